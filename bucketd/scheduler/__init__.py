@@ -1,0 +1,1 @@
+"""The scheduler node: owns partitions, plans them, drains them, settles them."""

@@ -1,0 +1,145 @@
+"""Expansion of what is too long for one transaction: users' backfills, and windows that nobody watched.
+
+A chunk is one transaction: rows, floors and cursor. If the process dies halfway the chunk did not happen; if two nodes meet,
+`skip locked` sends the second away. Expansion goes on only while few background rows wait, so it uses what live work leaves over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+
+from bucketd.scheduler.cluster import Node
+from bucketd.scheduler.judge import judge_slots
+from bucketd.scheduler.planner import Planner
+from bucketd.store import expand, settle
+from bucketd.store.expand import Filed, Owed, Unwatched
+from bucketd.store.log import event
+from bucketd.store.settle import Slot, VersionRow
+from bucketd.timing import EverySpec, Spec, fires_between, previous_fire
+
+CHUNK_ROWS = 2_000  # occurrences a transaction
+CHUNK_SCHEDULES = 200  # schedules of an owed window a transaction: each may list up to LISTED slots
+LISTED = 1_000  # newest slots of a schedule that are looked at one by one; older ones are counted
+WAITING_MAX = 10_000  # background rows that may be due and wait
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one round expanded: rows written, whether more is owed, whether runners must catch up first."""
+
+    created: int
+    more: bool
+    full: bool
+
+
+class Expander:
+    """Expands one chunk of the oldest open backfill."""
+
+    def __init__(self, node: Node, planner: Planner) -> None:
+        self._node = node
+        self._planner = planner
+
+    async def run_once(self) -> Report:
+        """One chunk. Raises what the stores raise."""
+        node = self._node
+        if not node.owned:
+            return Report(0, False, False)
+        async with node.pool.connection() as connection, connection.transaction():
+            owed = await expand.next_owed(connection)
+            if owed is None:
+                return Report(0, False, False)
+            if await expand.waiting(connection, WAITING_MAX) >= WAITING_MAX:
+                return Report(0, True, True)
+            await self._planner.learn_specs(connection)
+            created = await (self._user(connection, owed) if owed.kind == "user" else self._settle(connection, owed))
+        if created:
+            await node.redis.publish(node.keys.wake, b"expanded")
+            event("expanded", backfill=owed.backfill_id, kind=owed.kind, created=created)
+        node.count("expanded", created)
+        return Report(created, True, False)
+
+    async def _user(self, connection: AsyncConnection[Any], owed: Owed) -> int:
+        """Every occurrence of [from, until) becomes a deferred row, whatever floor and misfire policy say."""
+        rows: list[tuple[Filed, int]] = []
+        filed = await expand.user_schedules(connection, owed, CHUNK_ROWS)
+        cursor: tuple[UUID | None, int | None] = (owed.cursor_id, owed.cursor_at_s)
+        finished = len(filed) < CHUNK_ROWS
+        for schedule in filed:
+            spec = self._node.book.spec(schedule.spec_id)
+            resumed = schedule.schedule_id == owed.cursor_id and owed.cursor_at_s is not None
+            start_s = owed.cursor_at_s + 1 if resumed and owed.cursor_at_s is not None else owed.from_s
+            room = CHUNK_ROWS - len(rows)
+            ats = fires_between(spec, start_s, owed.until_s, schedule.phase, room + 1) if spec else []
+            rows += [(schedule, at) for at in ats[:room]]
+            cursor = (schedule.schedule_id, owed.until_s)
+            if len(ats) > room:
+                cursor, finished = (schedule.schedule_id, ats[room] - 1), False
+                break
+        created = await expand.insert(connection, rows) if rows else 0
+        await expand.move(connection, owed, cursor, created, done=finished)
+        return created
+
+    async def _settle(self, connection: AsyncConnection[Any], owed: Owed) -> int:
+        """Every occurrence due in (from, until] without a row is judged by its schedule's policy, as settling would have."""
+        assert owed.partition is not None
+        schedules = await expand.settle_schedules(connection, owed, CHUNK_SCHEDULES)
+        by_id = {schedule.schedule_id: schedule for schedule in schedules}
+        versions = [
+            version
+            for version in await settle.versions(connection, owed.from_s, owed.until_s + 1, [owed.partition])
+            if version.schedule_id in by_id
+        ]
+        slots: list[Slot] = []
+        unlisted: dict[UUID, int] = {}
+        for timing in [*versions, *(self._current(schedule, owed.until_s) for schedule in schedules)]:
+            found, more = self._newest(timing, owed)
+            slots += found
+            if more:
+                unlisted[timing.schedule_id] = unlisted.get(timing.schedule_id, 0) + more
+        _, written = await judge_slots(connection, self._node.book, slots, owed.now_s, unlisted)
+        done = len(schedules) < CHUNK_SCHEDULES
+        await expand.move(
+            connection, owed, (schedules[-1].schedule_id if schedules else None, None), written, done=done
+        )
+        return written
+
+    @staticmethod
+    def _current(schedule: Unwatched, until_s: int) -> VersionRow:
+        return VersionRow(
+            schedule.schedule_id,
+            schedule.spec_id,
+            schedule.phase,
+            schedule.jitter_offset_s,
+            schedule.from_s,
+            until_s + 1,
+        )
+
+    def _newest(self, timing: VersionRow, owed: Owed) -> tuple[list[Slot], int]:
+        """(newest slots of the window, number of older ones). Searched backwards: a long outage is never walked through."""
+        spec = self._node.book.spec(timing.spec_id)
+        if spec is None:
+            return [], 0
+        # At or above every bound that cannot be a slot: first whole second after from, of due, of the timing's own interval.
+        low = max(owed.from_s + 1 - timing.jitter_offset_s, -(-timing.from_s // 1))
+        high = min(owed.until_s + 1 - timing.jitter_offset_s, -(-timing.until_s // 1))
+        ats: list[int] = []
+        before = int(high)
+        while len(ats) < LISTED:
+            at = previous_fire(spec, before, timing.phase)
+            if at is None or at < low:
+                break
+            ats.append(at)
+            before = at
+        older = _count(spec, int(low), before, timing.phase) if len(ats) == LISTED else 0
+        return [Slot(timing.schedule_id, at, timing.spec_id, timing.phase) for at in reversed(ats)], older
+
+
+def _count(spec: Spec, low_s: int, high_s: int, phase: int) -> int:
+    """Occurrences in [low_s, high_s): by arithmetic for intervals, by the day for crons."""
+    if isinstance(spec, EverySpec):
+        return max(0, (high_s - 1 - phase) // spec.every_s - (low_s - 1 - phase) // spec.every_s)
+    return len(fires_between(spec, low_s, high_s, phase))

@@ -1,0 +1,62 @@
+"""Judging: slots that should have a row are probed, and those without get one. Settling and expansion both end here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+
+from bucketd.scheduler.specbook import SpecBook
+from bucketd.scheduler.verdicts import by_schedule, is_late, verdicts
+from bucketd.store import settle
+from bucketd.store.settle import Candidate, Slot
+from bucketd.timing import previous_fire
+
+STATEMENT_SLOTS = 10_000
+COVER_SLOTS = 5  # only a slot whose successor is over a threshold away is confirmed late, so few can have come after it
+
+
+async def judge_slots(
+    connection: AsyncConnection[Any],
+    book: SpecBook,
+    slots: list[Slot],
+    now_s: float,
+    unlisted: Mapping[UUID, int] | None = None,
+) -> tuple[int, int]:
+    """Writes verdicts and floors for the slots that have no row, in the caller's transaction; (missing, rows written)."""
+    slots.sort(key=lambda slot: slot.schedule_id)
+    missing = written = start = 0
+    while start < len(slots):
+        end = min(start + STATEMENT_SLOTS, len(slots))
+        while end < len(slots) and slots[end].schedule_id == slots[end - 1].schedule_id:
+            end += 1  # a policy looks at all slots of its schedule together
+        candidates = await settle.candidates(connection, slots[start:end])
+        covers = await settle.covers(connection, _possible_covers(book, candidates, slots[start:end], now_s))
+        runs, floors = verdicts(candidates, now_s, unlisted=unlisted, covers=covers)
+        await settle.write(connection, runs, floors)
+        missing, written, start = missing + len(candidates), written + len(runs), end
+    return missing, written
+
+
+def _possible_covers(
+    book: SpecBook, candidates: list[Candidate], slots: list[Slot], now_s: float
+) -> list[tuple[UUID, int]]:
+    """The newest slots, as of now, of run_once schedules that missed one: a runner may have confirmed one of them late."""
+    timing = {slot.schedule_id: slot for slot in slots}  # the current one comes last
+    found: list[tuple[UUID, int]] = []
+    for group in by_schedule(candidates):
+        late = [slot for slot in group if is_late(slot, now_s)]
+        if not late or group[0].misfire != "run_once" or group[0].held:
+            continue
+        known = timing[group[0].schedule_id]
+        spec = book.spec(known.spec_id)
+        before = int(now_s) + 1 - group[0].jitter_offset_s
+        for _ in range(COVER_SLOTS):
+            at = previous_fire(spec, before, known.phase) if spec else None
+            if at is None or at <= late[-1].at_s:
+                break
+            found.append((known.schedule_id, at))
+            before = at
+    return found

@@ -1,0 +1,171 @@
+"""A scheduler node: starts its services in one task group, listens for nudges, and hands over when it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+
+import uvloop
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from bucketd.scheduler.cluster import Node
+from bucketd.scheduler.drainer import Drainer
+from bucketd.scheduler.duty import first_of, repeat
+from bucketd.scheduler.expander import Expander
+from bucketd.scheduler.ownership import Ownership
+from bucketd.scheduler.planner import Planner
+from bucketd.scheduler.reaper import Reaper
+from bucketd.scheduler.retainer import Retainer
+from bucketd.scheduler.settler import Settler
+from bucketd.store.clock import monotonic
+from bucketd.store.config import Settings
+from bucketd.store.connect import check_redis, make_pool, make_redis, postgres_errors
+from bucketd.store.keys import Keys
+from bucketd.store.log import event, warn
+from bucketd.store.migrate import require_current
+
+POOL = 6  # one a service that may be in Postgres at once: owner, planner, settler, expander, reaper, retainer
+LONG_STATEMENT_S = 30.0  # planning and settling ask for a whole minute at once
+REAP_SHARE = 3  # looks for dead runners within the time that makes one dead
+RETAIN_S = 600
+LISTEN_S = 1.0
+SKEW_WARN_S = 0.25
+
+
+class Scheduler:
+    """One node with all its duties; `run` returns when it has left the ring."""
+
+    def __init__(self, settings: Settings) -> None:
+        long = settings.model_copy(update={"statement_timeout_s": max(settings.statement_timeout_s, LONG_STATEMENT_S)})
+        self.node = Node(
+            settings,
+            make_pool(long, application="bucketd scheduler", size=POOL, hot=True),
+            make_redis(settings),
+            Keys(settings.redis_prefix),
+        )
+        self.ownership = Ownership(self.node)
+        self.planner = Planner(self.node, self.ownership)
+        self.drainer = Drainer(self.node, self.ownership)
+        self.settler = Settler(self.node, self.planner)
+        self.expander = Expander(self.node, self.planner)
+        self.reaper = Reaper(self.node)
+        self.retainer = Retainer(self.node)
+
+    async def open(self) -> None:
+        """Opens the pool and checks both stores. Raises SchemaError, UnfitRedis, StoreUnavailable."""
+        node = self.node
+        with postgres_errors(node.settings):
+            await node.pool.open(wait=True, timeout=10)
+            async with node.pool.connection() as connection:
+                await require_current(connection)
+        await check_redis(node.redis, node.settings)
+
+    async def close(self) -> None:
+        """Closes what `open` opened."""
+        await self.node.pool.close()
+        await self.node.redis.aclose()
+
+    async def run(self) -> None:
+        """Works until `node.stop` is set, then hands over: the ring first, the rest while others already take over."""
+        node = self.node
+        event("scheduler_started", node=node.id.hex)
+        async with asyncio.TaskGroup() as group:
+            for name, turn, wake in self._duties():
+                group.create_task(repeat(name, turn, node.stop, wake), name=name)
+            group.create_task(self._listen(), name="listen")
+            await node.stop.wait()
+            stopped_at = monotonic()
+            await self.ownership.leave()
+        event("scheduler_stopped", node=node.id.hex, after_s=monotonic() - stopped_at)
+
+    def _duties(self) -> list[tuple[str, Callable[[], Awaitable[float]], asyncio.Event | None]]:
+        node, settings = self.node, self.node.settings
+
+        async def own() -> float:
+            await self.ownership.run_once()
+            if abs(node.clock.skew_s()) > SKEW_WARN_S and not node.counts.get("skew_warned"):
+                node.count("skew_warned")
+                warn(
+                    "clock_skew", ahead_s=node.clock.skew_s(), note="the cluster's clock is Postgres's; check NTP here"
+                )
+            return min(1.0, settings.lease_renew_s / 2)
+
+        async def plan() -> float:
+            await self.planner.run_once()
+            return settings.feed_poll_s
+
+        async def drain() -> float:
+            return self.drainer.pause_s(await self.drainer.run_once()) if node.clock.synchronised else 0.1
+
+        async def settle() -> float:
+            if node.clock.synchronised:
+                await self.settler.run_once()
+            return 1.0
+
+        async def expand() -> float:
+            report = await self.expander.run_once()
+            return 0.2 if report.full else 0.0 if report.created else 1.0
+
+        async def reap() -> float:
+            await self.reaper.run_once()
+            return settings.runner_dead_after_s / REAP_SHARE
+
+        async def retain() -> float:
+            await self.retainer.run_once()
+            return RETAIN_S
+
+        return [
+            ("own", own, node.wake_owner),
+            ("plan", plan, node.wake_planner),
+            ("drain", drain, node.wake_drainer),
+            ("settle", settle, None),
+            ("expand", expand, None),
+            ("reap", reap, None),
+            ("retain", retain, None),
+        ]
+
+    async def _listen(self) -> None:
+        """Nudges only make things immediate; a poll makes them sure. So a lost connection costs a second, not a fire."""
+        node = self.node
+        client = make_redis(node.settings, connections=2, blocking_s=LISTEN_S)
+        try:
+            while not node.stop.is_set():
+                try:
+                    async with client.pubsub(ignore_subscribe_messages=True) as pubsub:
+                        await pubsub.subscribe(node.keys.nudge, node.keys.ring_changed)
+                        await self._hear(pubsub)
+                except (RedisError, OSError):
+                    await first_of(1.0, node.stop)
+        finally:
+            await client.aclose()
+
+    async def _hear(self, pubsub: PubSub) -> None:
+        node = self.node
+        while not node.stop.is_set():
+            message = await pubsub.get_message(timeout=LISTEN_S)
+            if message is None:
+                continue
+            if message["channel"] == node.keys.nudge.encode():
+                node.wake_planner.set()
+            elif message["data"] != node.id.hex.encode():
+                node.wake_owner.set()
+
+
+async def run(settings: Settings) -> None:
+    """Runs one node until SIGTERM or SIGINT. Raises what `Scheduler.open` raises."""
+    scheduler = Scheduler(settings)
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, scheduler.node.stop.set)
+    await scheduler.open()
+    try:
+        await scheduler.run()
+    finally:
+        await scheduler.close()
+
+
+def main(settings: Settings) -> None:
+    """Runs one node on uvloop; for the command line."""
+    uvloop.run(run(settings))

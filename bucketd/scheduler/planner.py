@@ -1,0 +1,204 @@
+"""Step 1 of 5: schedule -> bucket. Every minute of due is enumerated, two minutes ahead, never chained from fire to fire.
+
+Keeps: whatever is due in the horizon is in a bucket once this has run, so a lost link heals with the next minute, and firing writes
+nothing to `schedules`. If the process dies halfway, the fence still carries the old plan_seq and the next owner plans again; adding
+a fire twice changes nothing.
+
+The change feed and the horizon are worked off by one service, one after the other: a schedule that the feed shows is planned into
+the minutes that were planned without it, and a minute planned later sees it anyway.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from bucketd.scheduler.cluster import Node
+from bucketd.scheduler.ownership import LOOK_BACK_S, Ownership
+from bucketd.scheduler.partition import Partition
+from bucketd.scheduler.specbook import DueSpecs, Instant
+from bucketd.store import buckets, feed, plan
+from bucketd.store.buckets import FenceState
+from bucketd.store.fires import HEAD_BYTES, members, tail
+
+FEED_ROWS = 20_000  # more writes at once: planning the horizon anew is cheaper than following them
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one round planned: fires added, of which from the change feed, and minutes of partitions completed."""
+
+    fires: int
+    from_feed: int
+    minutes: int
+
+
+class Batch:
+    """Fires on their way to Redis, by bucket."""
+
+    def __init__(self) -> None:
+        self.entries: defaultdict[tuple[int, int], list[int | bytes]] = defaultdict(list)
+        self.first_due: dict[tuple[int, int], int] = {}
+        self.fires = 0
+
+    def add(self, partition: int, heads: bytes, instant: Instant) -> None:
+        """Adds the fires of one instant for packed heads (schedule id + version)."""
+        due_ms = instant.due_s * 1000
+        key = (partition, instant.due_s // 60)
+        shared = tail(instant.at_s, instant.previous_s, instant.next_s)
+        flat = self.entries[key]
+        for fire in members(heads, shared):
+            flat.append(due_ms)
+            flat.append(fire)
+        self.fires += len(heads) // HEAD_BYTES
+        self.first_due[key] = min(due_ms, self.first_due.get(key, due_ms))
+
+
+class Planner:
+    """Plans what this node owns."""
+
+    def __init__(self, node: Node, ownership: Ownership) -> None:
+        self._node = node
+        self._ownership = ownership
+        self._spec_cursor: str | None = None
+        self._feed_cursor: str | None = None
+
+    async def run_once(self) -> Report:
+        """Follows the change feed, then plans each minute that the horizon has reached. Raises what the stores raise."""
+        owned = self._node.believed()
+        if not owned:
+            return Report(0, 0, 0)
+        async with self._node.pool.connection() as connection:
+            from_feed = await self._follow(connection, owned)
+            fires = minutes = 0
+            for minute, plan_from_s, group in self._due_for_planning(owned):
+                fires += await self._plan_minute(connection, minute, plan_from_s, group)
+                minutes += len(group)
+        self._node.count("planned", fires + from_feed)
+        return Report(fires, from_feed, minutes)
+
+    async def learn_specs(self, connection: AsyncConnection[Any]) -> None:
+        """Follows `specs`; before each plan and each settle."""
+        cursor, rows = await feed.specs(connection, self._spec_cursor)
+        self._node.book.learn(rows)
+        self._spec_cursor = cursor
+
+    async def _follow(self, connection: AsyncConnection[Any], owned: list[Partition]) -> int:
+        if self._feed_cursor is None:
+            self._feed_cursor = await feed.snapshot(connection)
+        cursor, changed = await feed.schedules(connection, self._feed_cursor, FEED_ROWS)
+        fresh = [partition for partition in owned if not partition.feed_applied]
+        missed = await self._before_we_came(connection, fresh)
+        await self.learn_specs(connection)  # after the schedules: a spec is never newer than what was read of them
+        if feed.xmax(cursor) < feed.xmax(self._feed_cursor) or changed is None:
+            # Another timeline, a restored dump, or a bulk load: nothing that was planned can be trusted to be all.
+            self._plan_anew(owned)
+            changed = []
+        planned = await self._plan_changed(changed, {p.id: p for p in owned})
+        planned += await self._plan_changed(missed, {p.id: p for p in fresh})
+        self._feed_cursor = cursor
+        for partition in fresh:
+            partition.feed_applied = True
+        return planned
+
+    async def _before_we_came(
+        self, connection: AsyncConnection[Any], fresh: list[Partition]
+    ) -> list[feed.ChangedSchedule]:
+        """What was written while nobody owned these partitions, or by a last owner who did not come to it."""
+        by_snapshot: defaultdict[str, list[Partition]] = defaultdict(list)
+        for partition in fresh:
+            by_snapshot[partition.feed_snapshot].append(partition)
+        found: list[feed.ChangedSchedule] = []
+        for snapshot, group in by_snapshot.items():
+            _, changed = await feed.schedules(connection, snapshot, FEED_ROWS)
+            if changed is None:
+                self._plan_anew(group)
+            else:
+                ids = {partition.id for partition in group}
+                found += [row for row in changed if row.partition in ids]
+        return found
+
+    def _plan_anew(self, owned: Iterable[Partition]) -> None:
+        now = int(self._node.clock.now())
+        for partition in owned:
+            partition.plan_from_s = max(partition.settled_through_s + 1, now - LOOK_BACK_S)
+            partition.planned_until = partition.plan_from_s // 60
+
+    async def _plan_changed(self, changed: list[feed.ChangedSchedule], owned: dict[int, Partition]) -> int:
+        """Plans schedules that were written into the minutes that were planned without them."""
+        batch, now = Batch(), int(self._node.clock.now())
+        for row in changed:
+            partition = owned.get(row.partition)
+            if partition is None or row.paused:
+                continue
+            head = row.id.bytes + row.timing_version.to_bytes(4, "big")
+            start_s = max(partition.settled_through_s + 1, now - LOOK_BACK_S)
+            for instant in self._node.book.occurrences(
+                row.spec_id, row.phase, row.jitter_offset_s, start_s, partition.planned_until * 60
+            ):
+                batch.add(row.partition, head, instant)
+        if batch.fires:
+            await self._send(batch, [owned[p] for p in {p for p, _ in batch.entries}])
+        return batch.fires
+
+    def _due_for_planning(self, owned: list[Partition]) -> list[tuple[int, int, list[Partition]]]:
+        """(minute, from which second, partitions) in the order in which they fall due."""
+        horizon = int(self._node.clock.now() + self._node.settings.horizon_s) // 60
+        groups: defaultdict[tuple[int, int], list[Partition]] = defaultdict(list)
+        for partition in owned:
+            for minute in range(partition.planned_until, horizon + 1):
+                groups[minute, max(partition.plan_from_s, minute * 60)].append(partition)
+        return [(minute, from_s, groups[minute, from_s]) for minute, from_s in sorted(groups)]
+
+    async def _plan_minute(
+        self, connection: AsyncConnection[Any], minute: int, from_s: int, group: list[Partition]
+    ) -> int:
+        window = self._node.book.due(from_s, minute * 60 + 60)
+        batch = Batch()
+        ids = [partition.id for partition in group]
+        for heads in await plan.whole(connection, [due.spec_id for due in window.whole], ids):
+            due = window.whole[heads.place]
+            batch.add(heads.partition, heads.packed, Instant(due.at_s, due.at_s, due.previous_s, due.next_s))
+        await self._add_ranges(connection, window, ids, batch)
+        await self._send(batch, group)
+        for partition in group:
+            partition.planned_until = max(partition.planned_until, minute + 1)
+        return batch.fires
+
+    async def _add_ranges(
+        self, connection: AsyncConnection[Any], window: DueSpecs, ids: list[int], batch: Batch
+    ) -> None:
+        for heads in await plan.ranges(connection, [due.phases for due in window.ranges], ids):
+            for instant in self._node.book.instants(
+                window.ranges[heads.place], heads.due_phase, heads.jitter_offset_s, window
+            ):
+                batch.add(heads.partition, heads.packed, instant)
+
+    async def _send(self, batch: Batch, group: list[Partition]) -> None:
+        """Writes a batch under the fences of its owners, and tells the drainer what to expect."""
+        node = self._node
+        writers = [partition for partition in group if partition.owned]
+        for (partition_id, minute), due_ms in batch.first_due.items():
+            # Before the write as well: a drain that finds the bucket empty now must not forget what is on its way.
+            self._expect(partition_id, minute, due_ms, len(batch.entries[partition_id, minute]) // 2)
+        fences = [partition.fence()._replace(plan_seq=partition.plan_seq + 1) for partition in writers]
+        states = await buckets.plan(node.redis, node.keys, batch.entries, fences, compare=node.compare)
+        for (partition_id, minute), due_ms in batch.first_due.items():
+            self._expect(partition_id, minute, due_ms, 0)
+        for partition, state in zip(writers, states, strict=True):
+            if state is FenceState.ZOMBIE:
+                self._ownership.forfeit(partition)
+            elif state is FenceState.LOST:
+                self._ownership.suspect(partition)
+            else:
+                partition.plan_seq += 1
+        node.wake_drainer.set()
+
+    def _expect(self, partition_id: int, minute: int, due_ms: int, fires: int) -> None:
+        partition = self._node.owned.get(partition_id)
+        if partition is not None:
+            partition.expect(minute, due_ms, fires)

@@ -1,0 +1,56 @@
+"""Reaping: what a dead runner held wakes again. Keeps I7: no run stays with a runner that is gone.
+
+Never counts an attempt itself: whoever claims the run next does. If the process dies halfway, the claims are still there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bucketd.scheduler.cluster import Node
+from bucketd.store import reap
+from bucketd.store.clock import monotonic
+from bucketd.store.log import event, warn
+
+SCAN_S = 3_600  # period of the look for running rows without a claim
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Runners found dead, claims dissolved, runs that wake again."""
+
+    buried: int
+    claims: int
+    runs: int
+
+
+class Reaper:
+    """Any node may reap; two that meet lock different claims."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._scanned_at = monotonic()
+
+    async def run_once(self) -> Report:
+        """Marks runners without a heartbeat as dead and recovers the claims of all dead ones."""
+        node = self._node
+        async with node.pool.connection() as connection:
+            buried = await reap.bury(connection, node.settings.runner_dead_after_s)
+            for runner_id, host, pid in buried:
+                warn("runner_dead", runner=runner_id.hex, host=host, pid=pid)
+            claims = runs = 0
+            while True:
+                some, recovered = await reap.recover(connection)
+                claims, runs = claims + some, runs + recovered
+                if some < reap.CLAIMS:  # a full pass leaves more behind
+                    break
+            if monotonic() - self._scanned_at >= SCAN_S:
+                self._scanned_at = monotonic()
+                if orphans := await reap.orphans(connection):
+                    warn("orphans_recovered", runs=orphans)
+                await reap.forget(connection)
+        if runs:
+            event("runs_recovered", claims=claims, runs=runs)
+            await node.redis.publish(node.keys.wake, b"reaped")
+        node.count("recovered", runs)
+        return Report(len(buried), claims, runs)

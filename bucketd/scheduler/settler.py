@@ -1,0 +1,172 @@
+"""Settling: what should have a row and has none gets one, with its verdict; then the watermark moves.
+
+Keeps I3 (every due occurrence has a run, a skip, or is counted in one) and I8 (settled_through never lies and never goes back):
+verdicts, floors and watermark are one transaction under the epoch. If the process dies halfway, nothing of it happened.
+
+A minute is settled when all its fires are in the queue and the runners are through with everything up to there. That is awaited to
+save work, not for safety: an occurrence that is settled and confirmed at once meets itself at the key of `runs`. With all
+runners away nothing is settled, so that the window is judged as a whole when they are back.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from bucketd.scheduler.cluster import Node
+from bucketd.scheduler.judge import judge_slots
+from bucketd.scheduler.partition import Closing, Partition
+from bucketd.scheduler.planner import Planner
+from bucketd.scheduler.verdicts import MAX_JITTER_S
+from bucketd.store import backlog, settle
+from bucketd.store.keys import shard_of
+from bucketd.store.log import event
+from bucketd.store.settle import DueRange, Slot, VersionRow
+from bucketd.timing import EverySpec
+
+GRACE_S = 1.0  # after a minute's end: the runners' last confirms of it are on their way
+LONGEST_WINDOW_S = 300  # longer ones are owed, and expanded in chunks
+FIRES = 200_000  # a transaction: bounds how long its watermarks stay locked
+LATE_REACH_S = (
+    86_400  # how far behind the watermark a late commit is looked after; older slots are past the catch-up window
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one round settled: partitions, occurrences found without a row, rows written, windows owed."""
+
+    partitions: int
+    missing: int
+    written: int
+    owed: int
+
+
+class Settler:
+    """Settles what this node owns."""
+
+    def __init__(self, node: Node, planner: Planner) -> None:
+        self._node = node
+        self._planner = planner
+
+    async def run_once(self) -> Report:
+        """Settles every window whose fires the runners are through with. Raises what the stores raise."""
+        node = self._node
+        closable = [(p, through) for p in node.believed() if (through := self._closable_through(p)) is not None]
+        queues = await backlog.read_all(
+            node.redis, node.keys
+        )  # after the look at the buckets: what left them is in there
+        for partition, through_s in closable:
+            if partition.closing is None:
+                partition.closing = Closing(through_s, queues[shard_of(partition.id)].last)
+        missing = written = owed = count = 0
+        for group in self._ready(queues):
+            report = await self._settle(group)
+            count += report.partitions
+            missing += report.missing
+            written += report.written
+            owed += report.owed
+        if written:
+            await node.redis.publish(node.keys.wake, b"settled")
+        node.count("settled_late", written)
+        if missing or owed:
+            event("settled", partitions=count, missing=missing, written=written, owed=owed)
+        return Report(count, missing, written, owed)
+
+    def _closable_through(self, partition: Partition) -> int | None:
+        """Last second of the last minute that is over, planned, and empty in Redis; None: nothing new."""
+        minute = int(self._node.clock.now() - GRACE_S) // 60 - 1
+        minute = min(minute, partition.planned_until - 1, *(bucket - 1 for bucket in partition.buckets))
+        through_s = minute * 60 + 59
+        return through_s if through_s > partition.settled_through_s else None
+
+    def _ready(self, queues: list[backlog.Backlog]) -> Iterator[list[Partition]]:
+        """Partitions whose closing window the runners are through with, in groups of one transaction each."""
+        groups: defaultdict[tuple[int, int, str], list[Partition]] = defaultdict(list)
+        for partition in self._node.believed():
+            closing, queue = partition.closing, queues[shard_of(partition.id)]
+            # A queue that has gone back was lost with Redis's data; what was in it is found missing.
+            if closing and (queue.clear_through(closing.last_entry) or queue.last < closing.last_entry):
+                key = (partition.settled_through_s, closing.through_s, partition.feed_snapshot)
+                groups[key].append(partition)
+        for group in groups.values():
+            chunk: list[Partition] = []
+            fires = 0
+            for partition in group:
+                chunk.append(partition)
+                fires += sum(partition.planned_fires.values())
+                if fires >= FIRES:
+                    yield chunk
+                    chunk, fires = [], 0
+            if chunk:
+                yield chunk
+
+    async def _settle(self, group: list[Partition]) -> Report:
+        """One transaction: the window (settled_through, closing.through_s] of partitions that stand alike."""
+        closing = group[0].closing
+        assert closing is not None
+        from_s, through_s, cursor = group[0].settled_through_s, closing.through_s, group[0].feed_snapshot
+        owed = through_s - from_s > LONGEST_WINDOW_S
+        async with self._node.pool.connection() as connection, connection.transaction():
+            epochs = {partition.id: partition.epoch for partition in group}
+            marks = {m.partition: m for m in await settle.lock(connection, epochs, compare=self._node.compare)}
+            current = [
+                p for p in group
+                if p.id in marks and marks[p.id][1:3] == (from_s, cursor)
+            ]  # fmt: skip
+            missing = written = 0
+            if current:
+                now_s = marks[current[0].id].now_s
+                ids = [partition.id for partition in current]
+                snapshot, late = await settle.late(connection, cursor, ids, from_s)
+                await self._planner.learn_specs(connection)
+                if owed:
+                    await settle.owe(connection, ids, from_s, through_s)
+                slots = self._slots_of(late, from_s - LATE_REACH_S, from_s)
+                if not owed:
+                    slots += await self._missing(connection, ids, from_s, through_s)
+                missing, written = await judge_slots(connection, self._node.book, slots, now_s)
+                await settle.advance(connection, ids, through_s, snapshot)
+        for partition in group:
+            partition.closing = None
+            if partition in current:
+                partition.settled_through_s, partition.feed_snapshot = through_s, snapshot
+                partition.planned_fires = {m: n for m, n in partition.planned_fires.items() if m * 60 > through_s}
+            elif partition.id in marks:  # another node settled it: only without ownership
+                partition.settled_through_s, partition.feed_snapshot = marks[partition.id][1:3]
+        return Report(len(current), missing, written, len(current) if owed else 0)
+
+    async def _missing(
+        self, connection: AsyncConnection[Any], ids: list[int], from_s: int, through_s: int
+    ) -> list[Slot]:
+        """Occurrences of (from_s, through_s] without a row, by the timing that held at their instant."""
+        book, start, end = self._node.book, from_s + 1, through_s + 1
+        due = book.due(start, end)
+        bounds = (start - MAX_JITTER_S, end)
+        slots = await settle.whole(
+            connection, [one.spec_id for one in due.whole], [one.at_s for one in due.whole], ids, (start, end)
+        )
+        wanted: list[DueRange] = []
+        for one in due.ranges:
+            spec = book.spec(one.spec_id)
+            every_s = spec.every_s if isinstance(spec, EverySpec) else None
+            wanted.append(DueRange(one.spec_id, one.lo, one.hi, one.cron.at_s if one.cron else None, every_s))
+        slots += await settle.ranges(connection, wanted, ids, (start, end), bounds)
+        # Read after the current timing: an edit that lands between the two reads shows its old interval here.
+        older = await settle.versions(connection, bounds[0], end, ids)
+        return self._slots_of(older, from_s, through_s) + slots
+
+    def _slots_of(self, timings: list[VersionRow], from_s: int, through_s: int) -> list[Slot]:
+        """Occurrences due in (from_s, through_s] that these timings made while they held."""
+        return [
+            Slot(timing.schedule_id, instant.at_s, timing.spec_id, timing.phase)
+            for timing in timings
+            for instant in self._node.book.occurrences(
+                timing.spec_id, timing.phase, timing.jitter_offset_s, from_s + 1, through_s + 1
+            )
+            if timing.from_s <= instant.at_s < timing.until_s
+        ]

@@ -1,0 +1,82 @@
+"""From occurrences without a row to the rows they get: the misfire policies, applied schedule by schedule. No clock, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from uuid import UUID
+
+from bucketd.store.settle import Candidate, NewRun
+from bucketd.timing import MisfirePolicy, judge
+
+MAX_JITTER_S = 3_600
+
+
+def by_schedule(candidates: Iterable[Candidate]) -> Iterator[list[Candidate]]:
+    """The candidates of each schedule; they must come ordered by schedule and instant."""
+    for _, group in groupby(candidates, key=lambda candidate: candidate.schedule_id):
+        yield list(group)
+
+
+def is_late(slot: Candidate, now_s: float) -> bool:
+    """Whether the slot is beyond its threshold, so that the policy decides."""
+    return now_s - slot.at_s - slot.jitter_offset_s > slot.threshold_s
+
+
+def verdicts(
+    candidates: Iterable[Candidate],
+    now_s: float,
+    *,
+    unlisted: Mapping[UUID, int] | None = None,
+    covers: Mapping[UUID, int] | None = None,
+) -> tuple[list[NewRun], dict[UUID, int]]:
+    """(rows to write, floors to raise) for candidates ordered by schedule and instant.
+
+    Under a hold everything due is kept as held rows, and the policy is asked at the release. `unlisted`: older missed
+    slots of a schedule that were counted but are not among the candidates. `covers`: a newer missed slot of a run_once
+    schedule that a runner confirmed already; it takes the count, and nothing else of the outage runs.
+    """
+    runs: list[NewRun] = []
+    floors: dict[UUID, int] = {}
+    for slots in by_schedule(candidates):
+        first = slots[0]
+        if first.held:
+            runs += [NewRun(slot, "held", "settle", 0, False, None) for slot in slots]
+            continue
+        older = (unlisted or {}).get(first.schedule_id, 0)
+        cover = (covers or {}).get(first.schedule_id)
+        if cover is not None:
+            late = [slot for slot in slots if is_late(slot, now_s) and slot.at_s < cover]
+            if late:
+                # The row is there: writing it again only adds the count.
+                runs.append(
+                    NewRun(first._replace(at_s=cover), "deferred", "settle", len(late) + older, False, "misfire")
+                )
+                floors[first.schedule_id] = cover
+                slots, older = slots[len(late) :], 0
+        new, floor = _judge(slots, now_s, older)
+        runs += new
+        if floor is not None:
+            floors[first.schedule_id] = max(floor, floors.get(first.schedule_id, floor))
+    return runs, floors
+
+
+def _judge(slots: list[Candidate], now_s: float, older: int) -> tuple[list[NewRun], int | None]:
+    if not slots:
+        return [], None
+    first = slots[0]
+    policy = MisfirePolicy(first.misfire, first.threshold_s, first.deadline_s)
+    judgement = judge([slot.at_s for slot in slots], now_s, first.jitter_offset_s, policy, older)
+    by_at = {slot.at_s: slot for slot in slots}
+    runs = [
+        NewRun(
+            by_at[verdict.at_s],
+            verdict.status,
+            "catch_up" if verdict.background else "settle",
+            verdict.missed,
+            verdict.background,
+            verdict.reason,
+        )
+        for verdict in judgement.verdicts
+    ]
+    return runs, judgement.floor_s

@@ -1,0 +1,108 @@
+"""Buckets: the sorted sets of one partition and one minute of due, and the scripts that empty them into the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from redis.asyncio import Redis
+
+from bucketd.store import scripts
+from bucketd.store.keys import Keys
+
+ZADD_MEMBERS = 1_000  # a command: long enough to be cheap, short enough not to hold Redis up
+KEEP_S = 900  # a bucket that nobody owns goes by itself
+
+
+class FenceState(IntEnum):
+    """What a fenced script found."""
+
+    HELD = 0
+    ZOMBIE = 1  # a newer owner stands at the fence: stop
+    LOST = 2  # the fence is missing or older than what we wrote: Redis lost data
+
+
+class Fence(NamedTuple):
+    """What an owner compares at each write: its epoch, itself, and how often it has planned under this epoch."""
+
+    partition: int
+    epoch: int
+    token: str
+    plan_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Result of one drain: fires moved, when the next one of the bucket is due (ms; None: bucket empty), queue depth."""
+
+    state: FenceState
+    fires: int
+    next_due_ms: int | None
+    queue_fires: int
+
+
+# partition, minute -> flat [score, member, score, member, ..]
+Entries = Mapping[tuple[int, int], Sequence[int | bytes]]
+
+
+async def plan(
+    redis: Redis, keys: Keys, entries: Entries, fences: Sequence[Fence], *, compare: bool
+) -> list[FenceState]:
+    """Adds fires to buckets and, last in the same pipeline, writes each owner's plan_seq; returns the state of each fence.
+
+    Raises the first error of Redis; the whole call may then be repeated: adding a fire again changes nothing.
+    """
+    pipeline = redis.pipeline(transaction=False)
+    for (partition, minute), flat in entries.items():
+        key = keys.bucket(partition, minute)
+        for start in range(0, len(flat), 2 * ZADD_MEMBERS):
+            pipeline.execute_command("ZADD", key, *flat[start : start + 2 * ZADD_MEMBERS])
+        pipeline.expire(key, KEEP_S)
+    await pipeline.execute()
+    # One connection's replies are in order, so the marks are written only after every fire before them was.
+    calls = [([keys.fence(f.partition)], [f.epoch, f.token, f.plan_seq, int(compare)]) for f in fences]
+    answers = await scripts.run_many(redis, "mark", calls)
+    _raise_first(answers)
+    return [FenceState(answer) for answer in answers]
+
+
+async def drain(
+    redis: Redis,
+    keys: Keys,
+    wanted: Sequence[tuple[Fence, int]],
+    now_ms: int,
+    *,
+    batch: int,
+    queue_cap: int,
+    compare: bool,
+) -> list[Drained]:
+    """Drains (fence, minute) buckets, one script each in one pipeline. Raises the first error of Redis; safe to repeat."""
+    calls = [
+        (
+            [keys.fence(f.partition), keys.bucket(f.partition, minute), keys.queue(f.partition)],
+            [f.epoch, f.token, f.plan_seq, now_ms, batch, queue_cap, f.partition, int(compare)],
+        )
+        for f, minute in wanted
+    ]
+    answers = await scripts.run_many(redis, "drain", calls)
+    _raise_first(answers)
+    return [
+        Drained(FenceState(state), fires, None if next_due < 0 else next_due, depth)
+        for state, fires, next_due, depth in answers
+    ]
+
+
+async def delete(redis: Redis, keys: Keys, buckets: Sequence[tuple[int, int]]) -> None:
+    """Deletes (partition, minute) buckets whose time has passed; settling judges what was left in them."""
+    pipeline = redis.pipeline(transaction=False)
+    for partition, minute in buckets:
+        pipeline.unlink(keys.bucket(partition, minute))
+    await pipeline.execute()
+
+
+def _raise_first(answers: Sequence[object]) -> None:
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer

@@ -1,0 +1,123 @@
+"""One frozen, validated settings object a process: from `BUCKETD_*` variables, over a TOML file, over the defaults."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from bucketd.store.errors import ConfigError
+
+PREFIX = "BUCKETD_"
+CONFIG_FILE = "BUCKETD_CONFIG"
+# Named switches that only tests use; they are no settings, and no typing error for one.
+TEST_SWITCHES = frozenset({"BUCKETD_TEST_NO_OWNERSHIP"})
+
+
+class Settings(BaseModel):
+    """What a process needs to know. Times in seconds; sizes as named."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    dsn: SecretStr = Field(SecretStr(""), description="Postgres, e.g. postgresql://user@host/database")
+    redis_url: SecretStr = Field(SecretStr(""), description="Redis or Valkey, e.g. redis://host:6379/0")
+    redis_prefix: str = Field("bucketd", pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="first part of every Redis key")
+
+    horizon_s: int = Field(120, ge=60, le=600, description="how far ahead fires are planned into Redis")
+    lease_ttl_s: float = Field(10.0, ge=1, le=60, description="time to live of a partition's lease")
+    lease_renew_s: float = Field(3.0, gt=0, le=20, description="period of renewal")
+    lease_margin_s: float = Field(
+        2.0, ge=0.1, le=20, description="a lease is believed until attempt start + TTL - this"
+    )
+    drain_batch: int = Field(1_000, ge=1, le=2_000, description="fires a queue message")
+    queue_cap: int = Field(50_000, ge=1_000, description="fires a shard's queue may hold")
+    feed_poll_s: float = Field(1.0, ge=0.05, le=10, description="period of the look at the change feed, nudges apart")
+
+    runner_heartbeat_s: float = Field(10.0, ge=0.1, le=20)
+    runner_dead_after_s: float = Field(30.0, ge=1, le=120, description="a runner without a heartbeat this long is dead")
+    confirm_batch: int = Field(2_000, ge=1, le=10_000, description="fires a confirm statement")
+    concurrency: int = Field(256, ge=1, le=20_000, description="calls a runner has in flight")
+    wake_poll_s: float = Field(1.0, ge=0.05, le=10, description="period of the look for rows whose wake_at is due")
+    reclaim_idle_s: float = Field(15.0, ge=0.1, le=120, description="a message idle this long goes to another runner")
+    drain_timeout_s: float = Field(25.0, ge=0, le=1800, description="how long a stopping runner waits for its calls")
+
+    retention_days: int = Field(30, ge=1, le=3_650, description="how long runs are kept")
+    days_ahead: int = Field(7, ge=2, le=60, description="days of runs made ahead")
+    statement_timeout_s: float = Field(5.0, ge=0.5, le=600)
+    lock_timeout_s: float = Field(2.0, ge=0.1, le=60)
+    redis_connect_timeout_s: float = Field(1.0, ge=0.05, le=30)
+    redis_read_timeout_s: float = Field(2.0, ge=0.05, le=30)
+    log_level: str = Field("info", pattern=r"^(debug|info|warning|error)$")
+
+    @property
+    def no_ownership(self) -> bool:
+        """Test switch: no lease, no fence compare, watermarks by value. Safety must not depend on ownership."""
+        return os.environ.get("BUCKETD_TEST_NO_OWNERSHIP", "") not in ("", "0")
+
+    def shown(self) -> dict[str, Any]:
+        """The settings for a log or a screen: passwords blanked."""
+        plain = self.model_dump()
+        plain["dsn"] = without_secret(self.dsn.get_secret_value())
+        plain["redis_url"] = without_secret(self.redis_url.get_secret_value())
+        return plain
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None, file: Path | None = None, **overrides: Any) -> Self:
+        """Reads the environment and the TOML file that `file` or BUCKETD_CONFIG names; `overrides` win.
+
+        Raises ConfigError: an unknown key (the known ones are listed), a value out of range, an unreadable file.
+        """
+        environ = os.environ if environ is None else environ
+        named = file or (Path(environ[CONFIG_FILE]) if environ.get(CONFIG_FILE) else None)
+        values: dict[str, Any] = _from_file(named) if named else {}
+        for name, value in environ.items():
+            if name.startswith(PREFIX) and name != CONFIG_FILE and name not in TEST_SWITCHES:
+                values[name.removeprefix(PREFIX).lower()] = value
+        values |= {key: value for key, value in overrides.items() if value is not None}
+        _refuse_unknown(values, cls)
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors(include_input=False, include_url=False)[0]
+            raise ConfigError(
+                f"setting {first['loc'][0]}: {first['msg']}; change {PREFIX}{str(first['loc'][0]).upper()}"
+            ) from None
+
+
+def without_secret(url: str) -> str:
+    """A URL or DSN with its password blanked."""
+    if "://" not in url:
+        words = (("password=***" if word.lower().startswith("password=") else word) for word in url.split())
+        return " ".join(words)
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            found = tomllib.load(stream)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"expected a readable TOML file at {path}: {error}") from error
+    inner = found.get("bucketd", found)  # a [bucketd] table lets the file be shared with other tools
+    if not isinstance(inner, dict):
+        raise ConfigError(f"expected [bucketd] in {path} to be a table, got {type(inner).__name__}")
+    return inner
+
+
+def _refuse_unknown(values: Mapping[str, Any], settings: type[Settings]) -> None:
+    known = sorted(settings.model_fields)
+    for key in values:
+        if key not in known:
+            close = get_close_matches(key, known, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise ConfigError(f"unknown setting {key!r} ({PREFIX}{key.upper()}); {hint}known: {', '.join(known)}")

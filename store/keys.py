@@ -1,0 +1,91 @@
+"""Every Redis key name, and the hash tags that spread them.
+
+All keys of a partition carry the tag of its shard, so each script touches one slot and is atomic in Redis Cluster too.
+Plain tags `{s00}`..`{s15}` fall on four places of the slot space only; so tag i is `{i.k}` with the smallest k whose slot lies in
+the middle half of the i-th sixteenth of the 16,384 slots (Redis Cluster specification, "Hash tags").
+"""
+
+from __future__ import annotations
+
+from binascii import crc_hqx
+
+PARTITIONS = 256
+SHARDS = 16
+SLOTS = 16_384
+GROUP = "runners"  # the consumer group of every queue
+
+
+def slot(tag: str) -> int:
+    """Slot of a hash tag: CRC16 (XMODEM) of the tag modulo 16,384."""
+    return crc_hqx(tag.encode(), 0) % SLOTS
+
+
+def _tag(shard: int) -> str:
+    width = SLOTS // SHARDS
+    low, high = shard * width + width // 4, shard * width + width * 3 // 4
+    return next(tag for k in range(SLOTS) if low <= slot(tag := f"{shard}.{k}") < high)
+
+
+TAGS = tuple(_tag(shard) for shard in range(SHARDS))
+
+
+def shard_of(partition: int) -> int:
+    """Shard of a partition."""
+    return partition % SHARDS
+
+
+class Keys:
+    """Key names under one prefix; clusters that share a Redis differ in it."""
+
+    def __init__(self, prefix: str = "bucketd") -> None:
+        self.prefix = prefix
+        self._fence = tuple(f"{prefix}:{{{TAGS[shard_of(p)]}}}:fence:{p}" for p in range(PARTITIONS))
+        self._lease = tuple(f"{prefix}:{{{TAGS[shard_of(p)]}}}:lease:{p}" for p in range(PARTITIONS))
+        self._bucket = tuple(f"{prefix}:{{{TAGS[shard_of(p)]}}}:bucket:{p}:" for p in range(PARTITIONS))
+        self.queues = tuple(f"{prefix}:{{{tag}}}:queue" for tag in TAGS)
+
+    def bucket(self, partition: int, minute: int) -> str:
+        """Sorted set of the fires of one partition due in one minute (minutes since the epoch); score = due in ms."""
+        return f"{self._bucket[partition]}{minute}"
+
+    def fence(self, partition: int) -> str:
+        """Hash: epoch, token, plan_seq of the partition's owner."""
+        return self._fence[partition]
+
+    def lease(self, partition: int) -> str:
+        """String with a time to live: the incarnation that owns the partition."""
+        return self._lease[partition]
+
+    def queue(self, partition: int) -> str:
+        """Stream of the partition's shard: drained fires on their way to a runner."""
+        return self.queues[shard_of(partition)]
+
+    @property
+    def members(self) -> str:
+        """Sorted set: scheduler nodes; score = when the node is believed gone, ms of the cluster's clock."""
+        return f"{self.prefix}:{{ring}}:members"
+
+    @property
+    def member_info(self) -> str:
+        """Hash: node -> msgpack of what operators want to know about it (host, pid, partitions, lag)."""
+        return f"{self.prefix}:{{ring}}:info"
+
+    @property
+    def weights(self) -> str:
+        """Hash: node -> weight in the ring, set by operators (default 1; 0 = cordoned)."""
+        return f"{self.prefix}:{{ring}}:weights"
+
+    @property
+    def nudge(self) -> str:
+        """Pub/sub channel: a schedule was written; look at the change feed now."""
+        return f"{self.prefix}:nudge"
+
+    @property
+    def ring_changed(self) -> str:
+        """Pub/sub channel: a node joined, left or released partitions; look at the ring now."""
+        return f"{self.prefix}:ring-changed"
+
+    @property
+    def wake(self) -> str:
+        """Pub/sub channel: rows with wake_at now were written (triggers, backfills, releases); runners look at once."""
+        return f"{self.prefix}:wake"

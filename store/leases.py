@@ -1,0 +1,73 @@
+"""Leases and fences of partitions in Redis. The lease is an optimisation; the epoch behind the fence is what is safe."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from redis.asyncio import Redis
+
+from bucketd.store import scripts
+from bucketd.store.keys import Keys, shard_of
+
+
+async def take(redis: Redis, keys: Keys, partitions: Iterable[int], token: UUID, ttl_s: float) -> list[int]:
+    """Tries to lease partitions that nobody holds; returns those that are ours now."""
+    wanted = list(partitions)
+    pipeline = redis.pipeline(transaction=False)
+    for partition in wanted:
+        pipeline.set(keys.lease(partition), token.hex, nx=True, px=int(ttl_s * 1000))
+    answers = await pipeline.execute()
+    return [partition for partition, taken in zip(wanted, answers, strict=True) if taken]
+
+
+async def renew(redis: Redis, keys: Keys, partitions: Iterable[int], token: UUID, ttl_s: float) -> list[int]:
+    """Renews leases, one script a shard; returns the partitions that are NOT ours any more."""
+    groups = _by_shard(partitions)
+    calls = [([keys.lease(p) for p in group], [token.hex, int(ttl_s * 1000)]) for group in groups]
+    lost: list[int] = []
+    for group, answer in zip(groups, await scripts.run_many(redis, "renew", calls), strict=True):
+        if isinstance(answer, Exception):
+            raise answer
+        lost += [partition for partition, kept in zip(group, answer, strict=True) if not kept]
+    return lost
+
+
+async def release(redis: Redis, keys: Keys, partitions: Iterable[int], token: UUID) -> None:
+    """Gives leases back, so that the next owner need not wait for them to expire."""
+    calls = [([keys.lease(p) for p in group], [token.hex]) for group in _by_shard(partitions)]
+    for answer in await scripts.run_many(redis, "release", calls):
+        if isinstance(answer, Exception):
+            raise answer
+
+
+async def fences(redis: Redis, keys: Keys, partitions: Iterable[int]) -> dict[int, int | None]:
+    """Epoch that stands at the fence of each partition; None: no fence, so Redis is new or lost data."""
+    wanted = list(partitions)
+    pipeline = redis.pipeline(transaction=False)
+    for partition in wanted:
+        pipeline.hget(keys.fence(partition), "epoch")
+    answers = await pipeline.execute()
+    return {
+        partition: None if answer is None else int(answer) for partition, answer in zip(wanted, answers, strict=True)
+    }
+
+
+async def raise_fences(redis: Redis, keys: Keys, epochs: Mapping[int, int], token: UUID) -> list[int]:
+    """Puts our epochs at the fences; returns the partitions where a newer epoch stood, which are not ours."""
+    calls = [([keys.fence(partition)], [epoch, token.hex]) for partition, epoch in epochs.items()]
+    refused: list[int] = []
+    for partition, answer in zip(epochs, await scripts.run_many(redis, "fence", calls), strict=True):
+        if isinstance(answer, Exception):
+            raise answer
+        if not answer:
+            refused.append(partition)
+    return refused
+
+
+def _by_shard(partitions: Iterable[int]) -> list[list[int]]:
+    groups: defaultdict[int, list[int]] = defaultdict(list)
+    for partition in partitions:
+        groups[shard_of(partition)].append(partition)
+    return list(groups.values())

@@ -1,0 +1,71 @@
+"""Step 5 of 5, the statements: outcomes of attempts are written where attempt and claim are still the writer's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import psycopg
+
+from bucketd.store.arrays import Instants, Int2s, Int8s, Uuids, int8s
+from bucketd.store.statements import statements
+
+
+class Keys(NamedTuple):
+    """Columns of the runs of one statement: what proves that the writer holds them."""
+
+    ids: list[bytes]
+    ats: list[bytes]  # elements of arrays.Instants
+    attempts: list[bytes]
+    claims: list[bytes]
+
+    def parameters(self, spent: Sequence[int]) -> dict[str, Any]:
+        return {
+            "ids": Uuids(self.ids),
+            "ats": Instants(self.ats),
+            "attempts": Int2s(self.attempts),
+            "claims": Int8s(self.claims),
+            "spent": int8s(spent),
+        }
+
+
+class Failed(NamedTuple):
+    """How one attempt failed. `delay_s` None: it was the last one, `reason` says why."""
+
+    http_status: int | None
+    error: str
+    delay_s: float | None
+    reason: str | None
+
+
+async def write_succeeded(
+    connection: psycopg.AsyncConnection[Any], keys: Keys, statuses: Sequence[bytes], spent: Sequence[int]
+) -> int:
+    """Ends these runs well, with their HTTP statuses (elements of Int2s), and deletes the claims `spent`; how many were still the writer's."""
+    parameters = keys.parameters(spent) | {"statuses": Int2s(statuses)}
+    return await _count(connection, "succeeded", parameters)
+
+
+async def write_failed(
+    connection: psycopg.AsyncConnection[Any], keys: Keys, failures: Sequence[Failed], spent: Sequence[int]
+) -> int:
+    """Ends these attempts; retries wake after their delay, dead runs leave a dead letter. Answers as `write_succeeded`."""
+    http_statuses, errors, delays, reasons = (list(column) for column in zip(*failures, strict=True))
+    parameters = keys.parameters(spent) | {
+        "statuses": http_statuses,
+        "delays": delays,
+        "reasons": reasons,
+        "errors": errors,
+    }
+    return await _count(connection, "failed", parameters)
+
+
+async def give_back(connection: psycopg.AsyncConnection[Any], keys: Keys, spent: Sequence[int]) -> int:
+    """Undoes claims whose calls were never made. Answers as `write_succeeded`."""
+    return await _count(connection, "give_back", keys.parameters(spent))
+
+
+async def _count(connection: psycopg.AsyncConnection[Any], statement: str, parameters: dict[str, Any]) -> int:
+    cursor = await connection.execute(statements("results")[statement], parameters)
+    row = await cursor.fetchone()
+    return int(row[0]) if row else 0

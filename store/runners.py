@@ -1,0 +1,56 @@
+"""Rows of runner incarnations, and the targets that a runner calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import class_row
+
+from bucketd.store.fires import MESSAGE_VERSION
+from bucketd.store.statements import statements
+
+
+@dataclass(frozen=True, slots=True)
+class CallTarget:
+    """A target as a call needs it, at one revision."""
+
+    target_id: int
+    revision: int
+    name: str
+    url: str
+    headers: dict[str, str]
+    connect_timeout_s: float
+    timeout_s: float
+    max_attempts: int
+    retry_base_s: float
+    retry_cap_s: float
+    batch_max: int
+    batch_linger_ms: int
+
+
+async def join(connection: psycopg.AsyncConnection[Any], runner_id: UUID, *, host: str, pid: int) -> None:
+    """Announces a new incarnation, alive from now. Raises psycopg.errors.UniqueViolation if that id was used before."""
+    parameters = {"runner": runner_id, "host": host, "pid": pid, "message_version": MESSAGE_VERSION}
+    await connection.execute(statements("runners")["join"], parameters)
+
+
+async def beat(connection: psycopg.AsyncConnection[Any], runner_id: UUID, *, dead_after_s: float) -> bool:
+    """Renews the lease. False: the incarnation is dead for good, and must write nothing more."""
+    parameters = {"runner": runner_id, "dead_after_s": dead_after_s}
+    return (await connection.execute(statements("runners")["beat"], parameters)).rowcount == 1
+
+
+async def leave(connection: psycopg.AsyncConnection[Any], runner_id: UUID) -> None:
+    """Marks the incarnation dead. Repeating is harmless."""
+    await connection.execute(statements("runners")["leave"], {"runner": runner_id})
+
+
+async def call_targets(connection: psycopg.AsyncConnection[Any], target_ids: Iterable[int]) -> list[CallTarget]:
+    """These targets as they stand now; unknown ids are left out."""
+    cursor = connection.cursor(row_factory=class_row(CallTarget))
+    await cursor.execute(statements("runners")["targets"], {"targets": list(target_ids)})
+    return await cursor.fetchall()

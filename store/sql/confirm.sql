@@ -1,0 +1,73 @@
+-- name: confirm
+-- Step 3: a row for each fire that may run now, the claim that holds them, and what to call. One statement, one commit.
+-- Answers a line for each fire whose schedule exists: its place in the arrays, a verdict (VERDICTS in store/confirm.py, 0 =
+-- may run), whether this statement made the row, and the call's data. Keys go in by (at, id): two batches in different order
+-- would deadlock. The clock is read once. In `made` lookups are lazy: it is searched only if some row was there already
+-- (joining it back to `seen` would be quadratic).
+with clock as materialized (
+    select bucketd.bucketd_now() as now
+), state as materialized (
+    select k.now, extract(epoch from k.now)::float8 as now_s, greatest(c.retention_floor, c.days_from) as from_at, c.days_through,
+        exists (select from bucketd.runners r where r.runner_id = %(runner)s::uuid and r.dead_at is null
+            and r.heartbeat_at > k.now - %(dead_after_s)s::float8 * interval '1 second') as alive
+    from clock k cross join bucketd.cluster c
+), held as materialized (
+    select coalesce(bool_or(scope = 'all'), false) as everything, count(*) > 0 as something,
+        coalesce(array_agg(tenant) filter (where scope = 'tenant'), '{}') as tenants,
+        coalesce(array_agg(target_id) filter (where scope = 'target'), '{}') as targets
+    from bucketd.holds
+), fire as (
+    select n, id, version, at4::bigint & 4294967295 as at_s, next4::bigint & 4294967295 as next_s,
+        to_timestamp((at4::bigint & 4294967295)::float8) as at
+    from unnest(%(ids)s::uuid[], %(versions)s::int[], %(ats)s::int[], %(nexts)s::int[]) with ordinality u(id, version, at4, next4, n)
+), seen as materialized (
+    select f.n::int as n, f.id, f.at, s.tenant, s.name, s.target_id, s.timeout_s, s.jitter_offset_s, s.payload, c.now,
+        f.at_s + s.jitter_offset_s - c.now_s as wait_s,
+        case
+            when not c.alive then 1
+            when s.paused then 2
+            when h.something and (h.everything or s.tenant = any(h.tenants) or s.target_id = any(h.targets)) then 3
+            when not (s.timing_version = f.version and f.at >= s.timing_from) and not exists (
+                select from bucketd.schedule_versions v where v.schedule_id = f.id and v.timing_version = f.version
+                    and f.at >= v.valid_from and f.at < v.valid_until) then 4
+            when f.at < s.floor then 5
+            when f.at < s.starts_at or f.at >= s.ends_at then 6
+            when f.at < c.from_at or f.at >= c.days_through then 7
+            when f.at_s + s.jitter_offset_s > c.now_s then 8
+            when c.now_s - f.at_s - s.jitter_offset_s > least(s.deadline_s, case
+                when c.now_s - f.at_s - s.jitter_offset_s <= s.misfire_threshold_s then null
+                when s.misfire = 'catch_up' then 86400
+                when s.misfire = 'run_once' and s.timing_version = f.version and (f.next_s = 0
+                    or to_timestamp((f.at_s + f.next_s)::float8) >= s.ends_at
+                    or f.at_s + f.next_s + s.jitter_offset_s > c.now_s) then null
+                else 0 end) then 9
+            else 0 end as verdict
+    from state c cross join held h cross join fire f join bucketd.schedules s on s.id = f.id
+    order by f.at, f.id
+), made as (
+    insert into bucketd.runs (scheduled_at, schedule_id, claim, started_at, target_id, jitter_offset_s, status, origin, attempt, tenant)
+    select at, id, %(claim)s::bigint, now, target_id, jitter_offset_s, 'running', 'fire', 1, tenant from seen where verdict = 0
+    on conflict do nothing
+    returning schedule_id, scheduled_at
+), claimed as (
+    insert into bucketd.claims (claim, runner_id, instants, created_at)
+    select %(claim)s::bigint, %(runner)s::uuid, array(select to_timestamp((i::bigint & 4294967295)::float8) from unnest(%(instants)s::int[]) i), k.now
+    from clock k where exists (select from made)
+    on conflict do nothing
+)
+select n, verdict, case
+        when verdict <> 0 then false
+        when (select count(*) from made) = (select count(*) from seen where verdict = 0) then true
+        else (id, at) in (select schedule_id, scheduled_at from made) end as is_new,
+    case when verdict = 0 or %(again)s::boolean then payload end as payload,
+    tenant, name, target_id, timeout_s, case when verdict = 8 then wait_s end as wait_s,
+    case when n = (select min(n) from seen) then (select string_agg(t.target_id || ':' || t.revision, ',') from bucketd.targets t
+        where t.target_id in (select target_id from seen)) end as revisions
+from seen
+
+-- name: mine
+-- After a lost reply: which of these keys did an earlier try of this very claim take?
+select u.n::int as n
+from unnest(%(ids)s::uuid[], %(ats)s::int[]) with ordinality u(id, at4, n)
+join bucketd.runs r on r.scheduled_at = to_timestamp((u.at4::bigint & 4294967295)::float8) and r.schedule_id = u.id
+where r.claim = %(claim)s::bigint

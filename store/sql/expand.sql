@@ -1,0 +1,47 @@
+-- name: next
+-- The oldest open backfill nobody else is expanding.
+select backfill_id, kind, tenant, name, target_id, labels, partition_id,
+    extract(epoch from from_at)::bigint, extract(epoch from until_at)::bigint, cursor_id,
+    extract(epoch from cursor_at)::bigint, extract(epoch from bucketd.bucketd_now())::float8
+from bucketd.backfills where finished_at is null
+order by backfill_id limit 1 for update skip locked;
+
+-- name: waiting
+-- Background rows that are due and wait for a runner, counted up to a bound: expansion goes on only while there are few.
+select count(*) from (
+    select from bucketd.runs where background and wake_at <= bucketd.bucketd_now() limit %(most)s::int
+) r;
+
+-- name: user_schedules
+-- The next schedules of a user's backfill.
+select id, spec_id, phase, jitter_offset_s, tenant, target_id
+from bucketd.schedules s
+where (%(cursor_id)s::uuid is null or id >= %(cursor_id)s::uuid)
+    and (%(tenant)s::text is null or tenant = %(tenant)s::text)
+    and (%(name)s::text is null or name = %(name)s::text)
+    and (%(target_id)s::int is null or target_id = %(target_id)s::int)
+    and (%(labels)s::jsonb is null or labels @> %(labels)s::jsonb)
+order by id limit %(most)s::int;
+
+-- name: settle_schedules
+-- The next schedules of a window that is owed to a partition.
+select id, spec_id, phase, jitter_offset_s, extract(epoch from greatest(floor, timing_from, starts_at))::float8
+from bucketd.schedules
+where partition_id = %(partition)s::int and (%(cursor_id)s::uuid is null or id > %(cursor_id)s::uuid) and not paused
+order by id limit %(most)s::int;
+
+-- name: insert
+-- Occurrences of a user's backfill: those that have a row keep it. A held row waits like any other: wake parks it.
+insert into bucketd.runs (scheduled_at, schedule_id, tenant, target_id, jitter_offset_s, status, origin, background, wake_at)
+select to_timestamp(u.at_s), u.id, u.tenant, u.target_id, u.jitter, 'deferred', 'backfill', true, bucketd.bucketd_now()
+from unnest(%(ids)s::uuid[], %(ats)s::bigint[], %(tenants)s::text[], %(targets)s::int[], %(jitters)s::int[])
+    u(id, at_s, tenant, target_id, jitter)
+order by u.at_s, u.id
+on conflict do nothing;
+
+-- name: move
+-- How far the expansion has come; `done` ends it.
+update bucketd.backfills set cursor_id = %(cursor_id)s::uuid, cursor_at = to_timestamp(%(cursor_at)s::bigint),
+    runs_created = runs_created + %(created)s::bigint,
+    finished_at = case when %(done)s::bool then bucketd.bucketd_now() end
+where backfill_id = %(backfill_id)s::bigint;

@@ -1,0 +1,29 @@
+-- name: snapshot
+-- Where the change feed stands now, before anything was read from it.
+select pg_current_snapshot()::text;
+
+-- name: specs
+-- Specs written since the cursor, late commits included: the cursor is a whole snapshot, so that each row is seen once.
+select pg_current_snapshot()::text, null::int, null::text, null::text, null::int
+union all
+select null, spec_id, kind, rule, max_jitter_s from (
+    select * from bucketd.specs where change_xid >= pg_snapshot_xmax(%(cursor)s::pg_snapshot)
+    union all
+    select * from bucketd.specs where change_xid = any(array(select pg_snapshot_xip(%(cursor)s::pg_snapshot)))
+) s;
+
+-- name: all_specs
+-- Every spec, and the cursor to go on from.
+select pg_current_snapshot()::text, null::int, null::text, null::text, null::int
+union all
+select null, spec_id, kind, rule, max_jitter_s from bucketd.specs;
+
+-- name: schedules
+-- Schedules written since the cursor; at most `most`. The first row carries the new cursor.
+select pg_current_snapshot()::text, null::uuid, null::smallint, null::int, null::bigint, null::int, null::int, null::bool
+union all
+(select null, id, partition_id, spec_id, phase, jitter_offset_s, timing_version, paused from (
+    select * from bucketd.schedules where change_xid >= pg_snapshot_xmax(%(cursor)s::pg_snapshot)
+    union all
+    select * from bucketd.schedules where change_xid = any(array(select pg_snapshot_xip(%(cursor)s::pg_snapshot)))
+) s limit %(most)s::int);

@@ -1,0 +1,43 @@
+-- name: bury
+-- Runners without a heartbeat are dead from now on, for good: a woken one finds its row dead and cannot confirm.
+update bucketd.runners set dead_at = bucketd.bucketd_now()
+where dead_at is null and heartbeat_at < bucketd.bucketd_now() - %(dead_after_s)s::float8 * interval '1 second'
+returning runner_id, host, pid;
+
+-- name: claims
+-- Claims without a live runner, locked against another reaper.
+select c.claim, c.instants from bucketd.claims c
+where not exists (select from bucketd.runners r where r.runner_id = c.runner_id and r.dead_at is null)
+order by c.claim limit %(most)s::int for update of c skip locked;
+
+-- name: recover
+-- The rows of dead claims wake for another attempt; the attempt itself is counted by whoever claims it.
+with k as (
+    select r.scheduled_at, r.schedule_id, r.claim
+    from (select distinct i from unnest(%(instants)s::timestamptz[]) i) u
+    join bucketd.runs r on r.scheduled_at = u.i
+    where r.claim = any(%(claims)s::bigint[])
+        and r.scheduled_at >= %(low)s::timestamptz and r.scheduled_at <= %(high)s::timestamptz
+    order by r.scheduled_at, r.schedule_id for update of r
+)
+update bucketd.runs r set status = 'retrying', claim = null, wake_at = bucketd.bucketd_now(), reason = 'runner_lost'
+from k
+where r.scheduled_at = k.scheduled_at and r.schedule_id = k.schedule_id and r.claim = k.claim
+    and r.scheduled_at >= %(low)s::timestamptz and r.scheduled_at <= %(high)s::timestamptz;
+
+-- name: drop_claims
+-- Claims that were recovered.
+delete from bucketd.claims where claim = any(%(claims)s::bigint[]);
+
+-- name: orphans
+-- The hourly scan: running rows whose claim is not there, which only a defect can leave behind.
+update bucketd.runs r set status = 'retrying', claim = null, wake_at = bucketd.bucketd_now(), reason = 'runner_lost'
+where r.claim is not null and r.status = 'running'
+    and r.scheduled_at >= bucketd.bucketd_now() - interval '2 days' and r.scheduled_at < bucketd.bucketd_now()
+    and r.started_at < bucketd.bucketd_now() - interval '10 minutes'
+    and not exists (select from bucketd.claims c where c.claim = r.claim);
+
+-- name: forget
+-- Dead runners are kept an hour for people to see.
+delete from bucketd.runners r where r.dead_at < bucketd.bucketd_now() - interval '1 hour'
+    and not exists (select from bucketd.claims c where c.runner_id = r.runner_id);

@@ -1,0 +1,156 @@
+-- name: find
+-- What a put needs to know of the (tenant, name) pairs it is about: the schedules that exist, with their timing.
+select n.ord::integer, s.id, s.phase, p.kind, p.every_s
+from unnest(%(tenants)s::text[], %(names)s::text[]) with ordinality n(tenant, name, ord)
+join bucketd.schedules s on s.tenant = n.tenant and s.name = n.name
+join bucketd.specs p on p.spec_id = s.spec_id
+
+-- name: now
+-- The cluster's clock.
+select extract(epoch from bucketd.bucketd_now())::float8
+
+-- name: put
+-- Creates or changes one schedule; no row comes back, and nothing is written, if it is as asked already.
+insert into bucketd.schedules as s (id, tenant, name, spec_id, phase, jitter_s, target_id, expression, payload, timeout_s, overlap,
+    misfire, misfire_threshold_s, deadline_s, labels, paused, starts_at, ends_at)
+select n.id, n.tenant, n.name, n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload, n.timeout_s, n.overlap,
+    n.misfire, n.misfire_threshold_s, n.deadline_s, n.labels, coalesce(n.paused, o.paused, false), n.starts_at, n.ends_at
+from (select %(id)s::uuid as id, %(tenant)s::text as tenant, %(name)s::text as name, %(spec_id)s::integer as spec_id,
+        %(phase)s::bigint as phase, %(jitter_s)s::integer as jitter_s, %(target_id)s::integer as target_id,
+        %(expression)s::text as expression, %(payload)s::json as payload, %(timeout_s)s::integer as timeout_s,
+        %(overlap)s::text as overlap, %(misfire)s::text as misfire, %(misfire_threshold_s)s::integer as misfire_threshold_s,
+        %(deadline_s)s::integer as deadline_s, %(labels)s::jsonb as labels, %(paused)s::boolean as paused,
+        %(starts_at)s::timestamptz as starts_at, %(ends_at)s::timestamptz as ends_at) n
+left join bucketd.schedules o on o.tenant = n.tenant and o.name = n.name
+where o.id is null
+    or (o.spec_id, o.phase, o.jitter_s, o.target_id, o.expression, o.payload::text, o.timeout_s, o.overlap, o.misfire,
+        o.misfire_threshold_s, o.deadline_s, o.labels, o.paused, o.starts_at, o.ends_at)
+    is distinct from
+    (n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload::text, n.timeout_s, n.overlap, n.misfire,
+        n.misfire_threshold_s, n.deadline_s, n.labels, coalesce(n.paused, o.paused), n.starts_at, n.ends_at)
+on conflict (tenant, name) do update set spec_id = excluded.spec_id, phase = excluded.phase, jitter_s = excluded.jitter_s,
+    target_id = excluded.target_id, expression = excluded.expression, payload = excluded.payload, timeout_s = excluded.timeout_s,
+    overlap = excluded.overlap, misfire = excluded.misfire, misfire_threshold_s = excluded.misfire_threshold_s,
+    deadline_s = excluded.deadline_s, labels = excluded.labels, paused = coalesce(%(paused)s::boolean, s.paused), starts_at = excluded.starts_at,
+    ends_at = excluded.ends_at
+where s.id = excluded.id
+returning s.id, s.revision
+
+-- name: stage_make
+-- A place for one chunk of a bulk put, in the session alone.
+create temporary table bucketd_put (id uuid, tenant text, name text, spec_id integer, phase bigint, jitter_s integer,
+    target_id integer, expression text, payload json, timeout_s integer, overlap text, misfire text, misfire_threshold_s integer,
+    deadline_s integer, labels jsonb, paused boolean, starts_at timestamptz, ends_at timestamptz) on commit drop
+
+-- name: stage_copy
+-- Fills it.
+copy pg_temp.bucketd_put from stdin
+
+-- name: stage_put
+-- `put` for every row of the chunk. By (tenant, name): two chunks in different order would deadlock. `keep_paused`: no row says
+-- whether it is paused, so a pause that commits meanwhile stays.
+insert into bucketd.schedules as s (id, tenant, name, spec_id, phase, jitter_s, target_id, expression, payload, timeout_s, overlap,
+    misfire, misfire_threshold_s, deadline_s, labels, paused, starts_at, ends_at)
+select n.id, n.tenant, n.name, n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload, n.timeout_s, n.overlap,
+    n.misfire, n.misfire_threshold_s, n.deadline_s, n.labels, coalesce(n.paused, o.paused, false), n.starts_at, n.ends_at
+from pg_temp.bucketd_put n
+left join bucketd.schedules o on o.tenant = n.tenant and o.name = n.name
+where o.id is null
+    or (o.spec_id, o.phase, o.jitter_s, o.target_id, o.expression, o.payload::text, o.timeout_s, o.overlap, o.misfire,
+        o.misfire_threshold_s, o.deadline_s, o.labels, o.paused, o.starts_at, o.ends_at)
+    is distinct from
+    (n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload::text, n.timeout_s, n.overlap, n.misfire,
+        n.misfire_threshold_s, n.deadline_s, n.labels, coalesce(n.paused, o.paused), n.starts_at, n.ends_at)
+order by n.tenant, n.name
+on conflict (tenant, name) do update set spec_id = excluded.spec_id, phase = excluded.phase, jitter_s = excluded.jitter_s,
+    target_id = excluded.target_id, expression = excluded.expression, payload = excluded.payload, timeout_s = excluded.timeout_s,
+    overlap = excluded.overlap, misfire = excluded.misfire, misfire_threshold_s = excluded.misfire_threshold_s,
+    deadline_s = excluded.deadline_s, labels = excluded.labels,
+    paused = case when %(keep_paused)s::boolean then s.paused else excluded.paused end, starts_at = excluded.starts_at,
+    ends_at = excluded.ends_at
+where s.id = excluded.id
+returning s.id, s.revision
+
+-- name: stage_drop
+-- Makes room for the next chunk of the same transaction.
+drop table pg_temp.bucketd_put
+
+-- name: list
+-- Schedules by (tenant, name) after a pair, filtered.
+select s.id, s.tenant, s.name, p.kind, p.rule, p.every_s, s.phase, s.expression, t.name, s.payload::text, s.labels::text,
+    s.timeout_s, s.overlap, s.misfire, s.misfire_threshold_s, s.deadline_s, s.jitter_s, s.jitter_offset_s, s.starts_at, s.ends_at,
+    s.paused, s.revision, s.created_at, s.updated_at, extract(epoch from s.floor)::float8, extract(epoch from s.timing_from)::float8
+from bucketd.schedules s
+join bucketd.specs p on p.spec_id = s.spec_id
+join bucketd.targets t on t.target_id = s.target_id
+where (%(after_tenant)s::text is null or (s.tenant, s.name) > (%(after_tenant)s::text, %(after_name)s::text))
+    and (%(tenant)s::text is null or s.tenant = %(tenant)s::text)
+    and (%(name)s::text is null or s.name = %(name)s::text)
+    and (%(target)s::text is null or t.name = %(target)s::text)
+    and (%(labels)s::jsonb is null or s.labels @> %(labels)s::jsonb)
+    and (%(paused)s::boolean is null or s.paused = %(paused)s::boolean)
+    and (%(prefix)s::text is null or starts_with(s.name, %(prefix)s::text))
+order by s.tenant, s.name limit %(limit)s::integer
+
+-- name: pause
+-- Pauses or resumes; no row comes back if it is so already, or missing.
+update bucketd.schedules set paused = %(paused)s::boolean
+where tenant = %(tenant)s::text and name = %(name)s::text and paused <> %(paused)s::boolean
+returning id
+
+-- name: keys
+-- The schedules of some tenants after a pair, by (tenant, name).
+select tenant, name, id from bucketd.schedules
+where tenant = any(%(tenants)s::text[])
+    and (%(after_tenant)s::text is null or (tenant, name) > (%(after_tenant)s::text, %(after_name)s::text))
+order by tenant, name limit %(limit)s::integer
+
+-- name: delete
+-- Deletes schedules, in the order in which puts write them.
+with gone as (
+    select id from bucketd.schedules where id = any(%(ids)s::uuid[]) order by tenant, name for update
+)
+delete from bucketd.schedules s using gone where s.id = gone.id
+returning s.id, s.tenant
+
+-- name: cancel_waiting
+-- Cancels runs of deleted schedules that wait for a wake-up. A statement of its own after `delete`: it sees later commits.
+update bucketd.runs set status = 'cancelled', claim = null, wake_at = null, finished_at = bucketd.bucketd_now(), reason = 'deleted'
+where wake_at is not null and tenant = any(%(tenants)s::text[]) and schedule_id = any(%(ids)s::uuid[])
+
+-- name: cancel_running
+-- Cancels runs of deleted schedules that a runner holds: their instants stand in the claims. Their results will be fenced.
+update bucketd.runs set status = 'cancelled', claim = null, wake_at = null, finished_at = bucketd.bucketd_now(), reason = 'deleted'
+where claim is not null and schedule_id = any(%(ids)s::uuid[])
+    and scheduled_at = any(array(select distinct unnest(instants) from bucketd.claims))
+
+-- name: days
+-- For which instants runs has a day, and the clock.
+select days_from, days_through, retention_floor, bucketd.bucketd_now() from bucketd.cluster
+
+-- name: make_days
+-- Makes the days of a range. It must touch the days that exist: confirm asks for one interval, not for a list of days.
+select bucketd.make_days(%(from_at)s::timestamptz, %(through_at)s::timestamptz)
+
+-- name: taken
+-- Of these occurrences of a schedule those that have a row, and whether a user skipped it.
+select r.scheduled_at, r.status = 'skipped' and r.reason = 'user'
+from bucketd.runs r where r.schedule_id = %(id)s::uuid and r.scheduled_at = any(%(instants)s::timestamptz[])
+
+-- name: skip
+-- Takes the key of an occurrence, so that it never fires; no row comes back if it has a run already.
+insert into bucketd.runs (scheduled_at, schedule_id, tenant, target_id, jitter_offset_s, status, origin, reason, finished_at)
+select %(at)s::timestamptz, s.id, s.tenant, s.target_id, s.jitter_offset_s, 'skipped', 'fire', 'user', bucketd.bucketd_now()
+from bucketd.schedules s where s.id = %(id)s::uuid
+on conflict do nothing
+returning scheduled_at
+
+-- name: trigger
+-- A run beside the schedule. Its instant is the clock's, moved off the whole second, where occurrences lie.
+insert into bucketd.runs (scheduled_at, schedule_id, tenant, target_id, status, origin, wake_at)
+select case when c.now = date_trunc('second', c.now) then c.now + interval '1 microsecond' else c.now end,
+    s.id, s.tenant, s.target_id, 'deferred', 'trigger', c.now
+from (select bucketd.bucketd_now() as now) c, bucketd.schedules s
+where s.tenant = %(tenant)s::text and s.name = %(name)s::text
+on conflict do nothing
+returning schedule_id, scheduled_at
