@@ -15,7 +15,7 @@ MISFIRES = ("run_once", "skip", "catch_up")
 
 @dataclass(frozen=True, slots=True)
 class MisfirePolicy:
-    """`misfire` is run_once, skip or catch_up. Ages count from `due`; a misfire older than `deadline_s` never runs."""
+    """`misfire` is run_once, skip or catch_up. Ages count from `due`; what is older than `deadline_s` never runs."""
 
     misfire: str
     threshold_s: int = 60
@@ -60,10 +60,9 @@ def judge(
     if unlisted and not slots:
         raise ValueError(f"expected at least one listed slot to carry the count of {unlisted} unlisted ones, got none")
     ages_s = [now_s - slot - jitter_offset_s for slot in slots]
-    misfired = sum(age_s > policy.threshold_s for age_s in ages_s)  # ages fall, so each group is a run of `slots`
-    suppressed = 0
-    if policy.deadline_s is not None:
-        suppressed = sum(age_s > policy.deadline_s for age_s in ages_s[:misfired])
+    # Ages fall, so each group is a run of `slots`. A deadline below the threshold holds as well: past it nothing runs.
+    suppressed = 0 if policy.deadline_s is None else sum(age_s > policy.deadline_s for age_s in ages_s)
+    misfired = max(suppressed, sum(age_s > policy.threshold_s for age_s in ages_s))
     rows = _late_rows(slots, ages_s, suppressed, misfired, policy)
     rows += [Verdict(slot, "deferred", None, 0, False) for slot in slots[misfired:]]
     missed = unlisted + len(slots) - len(rows)
