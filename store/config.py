@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
@@ -82,24 +82,32 @@ class Settings(BaseModel):
         values |= {key: value for key, value in overrides.items() if value is not None}
         _refuse_unknown(values, cls)
         try:
-            return cls.model_validate(values)
+            settings = cls.model_validate(values)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
             raise ConfigError(
                 f"setting {first['loc'][0]}: {first['msg']}; change {PREFIX}{str(first['loc'][0]).upper()}"
             ) from None
+        _refuse_unmatched(settings)
+        return settings
+
+
+_PASSWORD = re.compile(r"""(\w*password)\s*=\s*(?:'(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)*)""", re.IGNORECASE)
+_PASSWORD_OF_QUERY = re.compile(r"([?&]\w*password)=[^&#]*", re.IGNORECASE)
 
 
 def without_secret(url: str) -> str:
-    """A URL or DSN with its password blanked."""
+    """A URL or DSN with its passwords blanked, wherever they stand."""
     if "://" not in url:
-        words = (("password=***" if word.lower().startswith("password=") else word) for word in url.split())
-        return " ".join(words)
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+        return _PASSWORD.sub(r"\1=***", url)
+    scheme, _, rest = url.partition("://")
+    address, mark, query = rest.partition("?")
+    if "@" in address:  # the last one: a password may hold any character that somebody forgot to encode
+        login, _, host = address.rpartition("@")
+        user, colon, _ = login.partition(":")
+        address = f"{user}{colon}{'***' if colon else ''}@{host}"
+    query = _PASSWORD_OF_QUERY.sub(r"\1=***", mark + query)
+    return f"{scheme}://{address}{query}"
 
 
 def _from_file(path: Path) -> dict[str, Any]:
@@ -112,6 +120,20 @@ def _from_file(path: Path) -> dict[str, Any]:
     if not isinstance(inner, dict):
         raise ConfigError(f"expected [bucketd] in {path} to be a table, got {type(inner).__name__}")
     return inner
+
+
+def _refuse_unmatched(settings: Settings) -> None:
+    believed_s = settings.lease_ttl_s - settings.lease_margin_s
+    if settings.lease_renew_s >= believed_s:
+        raise ConfigError(
+            f"expected lease_renew_s below lease_ttl_s - lease_margin_s ({believed_s:g}), got {settings.lease_renew_s:g}:"
+            " no lease would be renewed while it is believed; change BUCKETD_LEASE_RENEW_S"
+        )
+    if settings.runner_heartbeat_s >= settings.runner_dead_after_s:
+        raise ConfigError(
+            f"expected runner_heartbeat_s below runner_dead_after_s ({settings.runner_dead_after_s:g}), got"
+            f" {settings.runner_heartbeat_s:g}: every runner would count as dead; change BUCKETD_RUNNER_HEARTBEAT_S"
+        )
 
 
 def _refuse_unknown(values: Mapping[str, Any], settings: type[Settings]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 from uuid import UUID
 
@@ -34,7 +35,17 @@ async def beat(redis: Redis, keys: Keys, node: UUID, now_s: float, ttl_s: float,
     stale = [name for name in known if name.decode() not in nodes]
     if stale:
         await redis.hdel(keys.member_info, *stale)
-    return Members(nodes, {name.decode(): float(weight) for name, weight in weights.items()})
+    shares = {name.decode(): _share(raw) for name, raw in weights.items()}
+    return Members(nodes, {name: share for name, share in shares.items() if share is not None})
+
+
+def _share(raw: bytes) -> float | None:
+    """A weight as an operator typed it; None (counts as 1) if it is no number: a slip must not end every node."""
+    try:
+        share = float(raw)
+    except ValueError:
+        return None
+    return share if isfinite(share) else None
 
 
 async def leave(redis: Redis, keys: Keys, node: UUID) -> None:

@@ -52,7 +52,7 @@ def check_transition(old: RunStatus, new: RunStatus) -> None:
         raise ValueError(f"expected one of the next states of {old} ({allowed}), got {new}")
 
 
-_RUN_ID = re.compile(r"(\d{8}T\d{6})(?:_(\d{6}))?Z-([0-9a-f]{32})")
+_RUN_ID = re.compile(r"(\d{8}T\d{6})(?:_(\d{6}))?Z-([0-9a-f]{32})", re.ASCII)
 
 
 def run_id(schedule_id: UUID, scheduled_at: datetime) -> str:

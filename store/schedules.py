@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -25,8 +25,7 @@ class Found(NamedTuple):
     every_s: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleRow:
+class ScheduleRow(NamedTuple):
     """The columns that a put writes, in the order of the staging table. `payload` and `labels` are JSON text."""
 
     id: UUID
@@ -47,9 +46,6 @@ class ScheduleRow:
     paused: bool | None
     starts_at: datetime | None
     ends_at: datetime | None
-
-
-_COLUMNS = tuple(field.name for field in fields(ScheduleRow))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +97,16 @@ def now_s() -> Operation[float]:
 
 def find(keys: Sequence[tuple[str, str]]) -> Operation[dict[int, Found]]:
     """The schedules that exist under these (tenant, name) pairs, by place in `keys`."""
-    rows = yield Query(statements(_SQL)["find"], {"tenants": [k[0] for k in keys], "names": [k[1] for k in keys]})
+    rows = yield Query(
+        statements(_SQL)["find"],
+        {"tenants": json.dumps([k[0] for k in keys]), "names": json.dumps([k[1] for k in keys])},
+    )
     return {ord_ - 1: Found(*rest) for ord_, *rest in rows}
 
 
 def put(row: ScheduleRow) -> Operation[int | None]:
     """Creates or changes a schedule; its revision, or None if nothing was written (as asked already, or the name belongs to another id)."""
-    rows = yield Query(statements(_SQL)["put"], {name: getattr(row, name) for name in _COLUMNS})
+    rows = yield Query(statements(_SQL)["put"], row._asdict())
     return int(rows[0][1]) if rows else None
 
 

@@ -106,7 +106,7 @@ class Scheduler:
 
         async def expand() -> float:
             report = await self.expander.run_once()
-            return 0.2 if report.full else 0.0 if report.created else 1.0
+            return 0.2 if report.full else 0.0 if report.more else 1.0
 
         async def reap() -> float:
             await self.reaper.run_once()

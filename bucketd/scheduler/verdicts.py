@@ -40,10 +40,13 @@ def verdicts(
     floors: dict[UUID, int] = {}
     for slots in by_schedule(candidates):
         first = slots[0]
-        if first.held:
-            runs += [NewRun(slot, "held", "settle", 0, False, None) for slot in slots]
-            continue
         older = (unlisted or {}).get(first.schedule_id, 0)
+        if first.held:
+            counts = [older] + [0] * (len(slots) - 1)
+            runs += [NewRun(slot, "held", "settle", n, False, None) for slot, n in zip(slots, counts, strict=True)]
+            if older:
+                floors[first.schedule_id] = first.at_s
+            continue
         cover = (covers or {}).get(first.schedule_id)
         if cover is not None:
             late = [slot for slot in slots if is_late(slot, now_s) and slot.at_s < cover]

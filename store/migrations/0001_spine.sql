@@ -188,7 +188,8 @@ create trigger targets_write before update on bucketd.targets
 
 create type bucketd.run_status as enum
     ('running', 'retrying', 'deferred', 'waiting', 'held', 'succeeded', 'skipped', 'cancelled', 'dead');
-create type bucketd.run_origin as enum ('fire', 'settle', 'catch_up', 'trigger', 'backfill');
+-- late: a fire that a runner confirmed past its misfire threshold, as the newest missed one.
+create type bucketd.run_origin as enum ('fire', 'late', 'settle', 'catch_up', 'trigger', 'backfill');
 
 -- One row a run key. Daily partitions (made ahead, dropped by retention); no DEFAULT partition: it would let the run key of a
 -- dropped day in again. The key begins with the instant, so that inserts append to the index.
@@ -216,7 +217,7 @@ create table bucketd.runs (
         when 'retrying' then claim is null and wake_at is not null
         when 'deferred' then claim is null and wake_at is not null
         when 'waiting' then claim is null and wake_at is not null
-        when 'held' then claim is null and wake_at = 'infinity'
+        when 'held' then claim is null and wake_at is not distinct from 'infinity'
         else claim is null and wake_at is null and finished_at is not null end)
 ) partition by range (scheduled_at);
 -- Leading wake_at, not tenant: what is due lies together however many tenants wait for a far hour.
@@ -233,8 +234,10 @@ declare
     made integer := 0;
 begin
     select * into state from bucketd.cluster for update;
-    utc_day := (greatest(from_at, state.retention_floor) at time zone 'UTC')::date;
-    while utc_day < (through_at at time zone 'UTC') loop
+    -- From the last day there is and up to the first: a cluster that was off for weeks, or a backfill of long ago, leaves no
+    -- hole between. Confirm and settling ask for one interval, not for a list of days.
+    utc_day := (greatest(least(from_at, state.days_through), state.retention_floor) at time zone 'UTC')::date;
+    while utc_day < (greatest(through_at, state.days_from) at time zone 'UTC') loop
         day_name := 'runs_' || to_char(utc_day, 'YYYYMMDD');
         if to_regclass('bucketd.' || day_name) is null then
             execute format('create table bucketd.%I (like bucketd.runs including all) with (fillfactor = 50,'
@@ -245,7 +248,6 @@ begin
         end if;
         utc_day := utc_day + 1;
     end loop;
-    -- Holes between an old backfill's days and today are filled too: confirm asks for one interval, not for a list of days.
     update bucketd.cluster set
         days_from = least(days_from, (greatest(from_at, retention_floor) at time zone 'UTC')::date::timestamp at time zone 'UTC'),
         days_through = greatest(days_through, utc_day::timestamp at time zone 'UTC');

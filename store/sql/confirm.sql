@@ -22,6 +22,7 @@ with clock as materialized (
     from unnest(%(ids)s::uuid[], %(versions)s::int[], %(ats)s::int[], %(nexts)s::int[]) with ordinality u(id, version, at4, next4, n)
 ), seen as materialized (
     select f.n::int as n, f.id, f.at, s.tenant, s.name, s.target_id, s.timeout_s, s.jitter_offset_s, s.payload, c.now,
+        c.now_s - f.at_s - s.jitter_offset_s > s.misfire_threshold_s as late,
         f.at_s + s.jitter_offset_s - c.now_s as wait_s,
         case
             when not c.alive then 1
@@ -46,7 +47,9 @@ with clock as materialized (
     order by f.at, f.id
 ), made as (
     insert into bucketd.runs (scheduled_at, schedule_id, claim, started_at, target_id, jitter_offset_s, status, origin, attempt, tenant)
-    select at, id, %(claim)s::bigint, now, target_id, jitter_offset_s, 'running', 'fire', 1, tenant from seen where verdict = 0
+    select at, id, %(claim)s::bigint, now, target_id, jitter_offset_s, 'running',
+        case when late then 'late' else 'fire' end::bucketd.run_origin, 1, tenant
+    from seen where verdict = 0
     on conflict do nothing
     returning schedule_id, scheduled_at
 ), claimed as (

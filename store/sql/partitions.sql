@@ -1,6 +1,6 @@
 -- name: take
--- A new epoch for each partition: above what Postgres and the fence in Redis have seen. `force` rewrites the owner though another
--- epoch is newer than the caller thinks: the lease in Redis decided that, this only numbers it.
+-- A new epoch for each partition: above what Postgres and the fence in Redis have seen. The lease in Redis decided who takes it;
+-- this only numbers it.
 update bucketd.partitions p set epoch = greatest(p.epoch, u.fence_epoch) + 1, owner = %(owner)s::uuid
 from (
     select p.partition_id, u.fence_epoch
@@ -14,11 +14,6 @@ returning p.partition_id, p.epoch, extract(epoch from p.settled_through)::bigint
 -- name: disown
 -- The owner leaves: only a name for people goes, the epoch stays.
 update bucketd.partitions set owner = null where partition_id = any(%(partitions)s::int[]) and owner = %(owner)s::uuid;
-
--- name: read
--- All partitions as they stand: id, epoch, owner, settled_through, lag in seconds.
-select partition_id, epoch, owner, settled_through, extract(epoch from bucketd.bucketd_now() - settled_through)::float8
-from bucketd.partitions order by partition_id;
 
 -- name: watermarks
 -- Where every partition stands, without taking it.

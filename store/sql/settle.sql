@@ -147,5 +147,5 @@ select u.id, max(u.at_s)
 from unnest(%(ids)s::uuid[], %(ats)s::bigint[]) u(id, at_s)
 join bucketd.runs r on r.scheduled_at = to_timestamp(u.at_s) and r.schedule_id = u.id
     and r.scheduled_at >= to_timestamp(%(low)s::bigint) and r.scheduled_at < to_timestamp(%(high)s::bigint)
-where r.reason = 'misfire'
+where r.origin = 'late'
 group by u.id;

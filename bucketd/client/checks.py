@@ -1,0 +1,184 @@
+"""Checks of single values before anything is written. Each raises InvalidInput with the field, what was expected and what came."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from bucketd.errors import InvalidInput
+
+PAYLOAD_MAX_BYTES = 65_536
+INTEGER_MAX = 2**31 - 1
+# Nul and its like cannot be stored or would corrupt logs and screens; a lone surrogate is no text at all.
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_BLANK = re.compile(r"[\s\x00-\x20\x7f]")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_BAD = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+# What belongs to the connection, and what every request sets itself.
+_HEADERS_TAKEN = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
+        *("transfer-encoding", "upgrade", "host", "content-length", "content-type", "expect", "idempotency-key"),
+    }
+)
+_compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def name(value: object, field: str, *, longest: int = 255) -> str:
+    """A name of 1 to `longest` printable characters."""
+    if not isinstance(value, str) or not 1 <= len(value) <= longest:
+        raise InvalidInput(
+            f"expected {field} to be text of 1 to {longest} characters, got {_shown(value)}", field=field
+        )
+    found = _FORBIDDEN.search(value)
+    if found:
+        raise InvalidInput(
+            f"expected {field} without control characters, got {found.group()!a} in {_shown(value)}", field=field
+        )
+    return value
+
+
+def payload(value: object) -> str:
+    """JSON text of at most 64 KiB."""
+    try:
+        text = _compact(value)
+        size = len(text) if text.isascii() else len(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError: a lone surrogate
+        raise InvalidInput(
+            f"expected a payload that is JSON (objects, lists, text, finite numbers): {error}", field="payload"
+        ) from error
+    if size > PAYLOAD_MAX_BYTES:
+        raise InvalidInput(
+            f"expected a payload of at most {PAYLOAD_MAX_BYTES:,} bytes as JSON, got {size:,}; store it elsewhere and pass its id",
+            field="payload",
+        )
+    return text
+
+
+def labels(value: object) -> str:
+    """JSON text of a map from text to text, at most 64 entries."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"expected labels to be a map of text to text, got {_shown(value)}", field="labels")
+    try:
+        return _labels(tuple(value.items()))
+    except TypeError:  # an entry that cannot be hashed is no text either
+        return _labels.__wrapped__(tuple(value.items()))
+
+
+@lru_cache(maxsize=4_096)  # schedules by the million share a few sets of labels
+def _labels(entries: tuple[tuple[object, object], ...]) -> str:
+    if len(entries) > 64:
+        raise InvalidInput(f"expected at most 64 labels, got {len(entries)}", field="labels")
+    for key, text in entries:
+        name(key, "labels")
+        if not isinstance(text, str) or len(text) > 255 or _FORBIDDEN.search(text):
+            raise InvalidInput(
+                f"expected label {key!r} to be printable text of at most 255 characters, got {_shown(text)}",
+                field="labels",
+            )
+    return _compact(dict(entries))
+
+
+def integer(value: object, field: str, low: int, high: int = INTEGER_MAX) -> int:
+    """A whole number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidInput(
+            f"expected {field} to be a whole number from {low} to {high}, got {_shown(value)}", field=field
+        )
+    return value
+
+
+def number(value: object, field: str, low: float, high: float) -> float:
+    """A finite number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidInput(
+            f"expected {field} to be a number from {low:g} to {high:g}, got {_shown(value)}", field=field
+        )
+    return float(value)
+
+
+def choice(value: object, field: str, known: tuple[str, ...]) -> str:
+    """One of the known words."""
+    if value not in known:
+        raise InvalidInput(f"expected {field} to be one of {', '.join(known)}, got {_shown(value)}", field=field)
+    return str(value)
+
+
+def flag(value: object, field: str) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise InvalidInput(f"expected {field} to be True or False, got {_shown(value)}", field=field)
+    return value
+
+
+def url(value: object) -> str:
+    """An http or https URL with a host, and without credentials (they belong into headers, which are never shown)."""
+    if not isinstance(value, str) or not 1 <= len(value) <= 2_048 or _BLANK.search(value) or _FORBIDDEN.search(value):
+        raise InvalidInput(
+            "expected url to be an http or https URL of at most 2,048 characters without blanks", field="url"
+        )
+    try:
+        parts = urlsplit(value)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise InvalidInput(
+            f"expected url to be an http or https URL, got a malformed one: {error}", field="url"
+        ) from None
+    if parts.scheme not in ("http", "https"):
+        raise InvalidInput(f"expected url to begin with http:// or https://, got scheme {parts.scheme!r}", field="url")
+    if not host or port == 0:
+        raise InvalidInput(
+            "expected url to name a host (and a port above 0, if any), as in https://example.com/hook", field="url"
+        )
+    if "@" in parts.netloc:
+        raise InvalidInput(
+            "expected url without user and password; put them into the headers (authorization)", field="url"
+        )
+    return value
+
+
+def headers(value: object) -> str:
+    """JSON text of headers that a target may set; names in the case given."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput("expected headers to be a map of text to text", field="headers")
+    seen: set[str] = set()
+    for key, text in value.items():
+        if not isinstance(key, str) or not _TOKEN.fullmatch(key) or len(key) > 255:
+            raise InvalidInput(
+                f"expected a header name of letters, digits and dashes, got {_shown(key)}", field="headers"
+            )
+        lower = key.lower()
+        if lower in _HEADERS_TAKEN or lower.startswith(("webhook-", "bucketd-")):
+            raise InvalidInput(f"expected no header {key!r}: bucketd or the connection sets it", field="headers")
+        if lower in seen:
+            raise InvalidInput(f"expected header {key!r} once, got it twice in different case", field="headers")
+        seen.add(lower)
+        # The value is never shown: it may be a credential.
+        if not isinstance(text, str) or len(text) > 8_192 or _HEADER_BAD.search(text) or not _is_latin(text):
+            raise InvalidInput(
+                f"expected header {key!r} to be one line of Latin-1 text without control characters, at most 8,192 long",
+                field="headers",
+            )
+    return _compact(dict(value))
+
+
+def limit(value: object) -> int:
+    """How many items a page may have: 1 to 1,000."""
+    return integer(value, "limit", 1, 1_000)
+
+
+def _is_latin(text: str) -> bool:
+    try:
+        text.encode("latin-1")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

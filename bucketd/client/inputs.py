@@ -1,0 +1,141 @@
+"""What a schedule is put from, and the checks of a whole one. Pure: the database is asked elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, NamedTuple, TypeAlias
+from uuid import UUID
+
+from bucketd.client import checks
+from bucketd.client.timings import At, Cron, Every, Timing, aware, expression_of, phase_of
+from bucketd.errors import InvalidInput
+from bucketd.store.schedules import Found, ScheduleRow
+
+Overlap: TypeAlias = Literal["allow", "skip", "queue_one", "queue_all", "cancel_running"]
+Misfire: TypeAlias = Literal["run_once", "skip", "catch_up"]
+OVERLAPS = ("allow", "skip", "queue_one", "queue_all", "cancel_running")
+MISFIRES = ("run_once", "skip", "catch_up")
+CALL_MAX_S = 1_800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleInput:
+    """One schedule of a bulk put; the fields mean what the arguments of `schedules.put` mean. Checked when it is put."""
+
+    name: str
+    timing: Timing
+    target: str
+    payload: Any = None
+    tenant: str = "default"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: int | None = None
+    overlap: Overlap | None = None
+    misfire: Misfire = "run_once"
+    misfire_threshold_s: int = 60
+    deadline_s: int | None = None
+    jitter_s: int = 0
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    paused: bool | None = None
+
+
+class Draft(NamedTuple):
+    """A checked input; lacks what only the database knows: ids of the schedule, its target and its spec."""
+
+    tenant: str
+    name: str
+    timing: Timing
+    target: str
+    payload: str
+    labels: str
+    timeout_s: int | None
+    overlap: str
+    misfire: str
+    misfire_threshold_s: int
+    deadline_s: int | None
+    jitter_s: int
+    starts_at: datetime | None
+    ends_at: datetime | None
+    paused: bool | None
+    warnings: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.tenant, self.name
+
+    def row(self, schedule_id: UUID, found: Found | None, target_id: int, spec_id: int) -> ScheduleRow:
+        """The row to write. `found`: the schedule that it replaces."""
+        kept = None
+        if found and isinstance(self.timing, Every) and found.every_s == self.timing.every_s:
+            kept = found.phase
+        return ScheduleRow(
+            schedule_id, self.tenant, self.name, spec_id, phase_of(self.timing, schedule_id, kept), self.jitter_s, target_id,
+            expression_of(self.timing), self.payload, self.timeout_s, self.overlap, self.misfire, self.misfire_threshold_s,
+            self.deadline_s, self.labels, self.paused, self.starts_at, self.ends_at,
+        )  # fmt: skip
+
+
+def check(given: ScheduleInput) -> Draft:
+    """Checks every field that can be checked without the database. Raises InvalidInput for the first that is wrong."""
+    timing = given.timing
+    if not isinstance(timing, Cron | Every | At):
+        raise InvalidInput(
+            f"expected a timing made by cron(), every() or at(), got {type(timing).__name__}", field="timing"
+        )
+    starts_at = None if given.starts_at is None else aware(given.starts_at, "starts_at")
+    ends_at = None if given.ends_at is None else aware(given.ends_at, "ends_at")
+    _check_interval(timing, starts_at, ends_at)
+    timeout_s = None if given.timeout_s is None else checks.integer(given.timeout_s, "timeout_s", 1, 86_400)
+    return Draft(
+        tenant=checks.name(given.tenant, "tenant"),
+        name=checks.name(given.name, "name"),
+        timing=timing,
+        target=checks.name(given.target, "target"),
+        payload="null" if given.payload is None else checks.payload(given.payload),
+        labels=checks.labels(given.labels),
+        timeout_s=timeout_s,
+        overlap="skip" if given.overlap is None else checks.choice(given.overlap, "overlap", OVERLAPS),
+        misfire=checks.choice(given.misfire, "misfire", MISFIRES),
+        misfire_threshold_s=checks.integer(given.misfire_threshold_s, "misfire_threshold_s", 1),
+        deadline_s=None if given.deadline_s is None else checks.integer(given.deadline_s, "deadline_s", 1),
+        jitter_s=checks.integer(given.jitter_s, "jitter_s", 0, 3_600),
+        starts_at=starts_at,
+        ends_at=ends_at,
+        paused=None if given.paused is None else checks.flag(given.paused, "paused"),
+        warnings=_warnings(timing, timeout_s),
+    )
+
+
+def check_not_past(draft: Draft, found: Found | None, now_s: float) -> None:
+    """Raises InvalidInput for a one-shot whose instant is gone, unless the schedule stands there with that instant already."""
+    if isinstance(draft.timing, At):
+        at_s = int(draft.timing.at.timestamp())
+        if at_s <= now_s and not (found and found.kind == "at" and found.phase == at_s):
+            raise InvalidInput(
+                f"expected an instant in the future, got {expression_of(draft.timing)}, which would never fire;"
+                " use schedules.trigger for a run right now",
+                field="timing",
+            )
+
+
+def _check_interval(timing: Timing, starts_at: datetime | None, ends_at: datetime | None) -> None:
+    if starts_at and ends_at and ends_at <= starts_at:
+        raise InvalidInput(
+            f"expected ends_at after starts_at, got {ends_at.isoformat()} and {starts_at.isoformat()}", field="ends_at"
+        )
+    if isinstance(timing, At):
+        if starts_at and timing.at < starts_at:
+            raise InvalidInput("expected at() not to lie before starts_at: it would never fire", field="starts_at")
+        if ends_at and timing.at >= ends_at:
+            raise InvalidInput("expected at() to lie before ends_at: it would never fire", field="ends_at")
+
+
+def _warnings(timing: Timing, timeout_s: int | None) -> tuple[str, ...]:
+    warnings = timing.warnings if isinstance(timing, Cron) else ()
+    if timeout_s is not None and timeout_s > CALL_MAX_S:
+        warnings += (
+            f"timeout_s of {timeout_s} s is the deadline of the run; a single HTTP call ends after {CALL_MAX_S} s",
+        )
+    return warnings

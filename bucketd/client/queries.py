@@ -1,0 +1,99 @@
+"""Reading and small writes of schedules and targets, from checked arguments to operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from bucketd.client import checks, cursors
+from bucketd.client.results import Page, Schedule
+from bucketd.client.views import schedule
+from bucketd.store import schedules, targets
+from bucketd.store.operation import Operation
+from bucketd.store.targets import Target
+
+
+def target_values(
+    name: str,
+    url: str,
+    headers: Mapping[str, str],
+    connect_timeout_s: float,
+    timeout_s: float,
+    max_attempts: int,
+    retry_base_s: float,
+    retry_cap_s: float,
+    batch_max: int,
+    batch_linger_ms: int,
+) -> dict[str, Any]:
+    """Checked columns of a target. Raises InvalidInput."""
+    return {
+        "name": checks.name(name, "name"),
+        "url": checks.url(url),
+        "headers": checks.headers(headers),
+        "connect_timeout_s": checks.number(connect_timeout_s, "connect_timeout_s", 0.001, 60),
+        "timeout_s": checks.number(timeout_s, "timeout_s", 0.001, 1_800),
+        "max_attempts": checks.integer(max_attempts, "max_attempts", 1, 100),
+        "retry_base_s": checks.number(retry_base_s, "retry_base_s", 0, 86_400),
+        "retry_cap_s": checks.number(retry_cap_s, "retry_cap_s", 0, 604_800),
+        "batch_max": checks.integer(batch_max, "batch_max", 1, 10_000),
+        "batch_linger_ms": checks.integer(batch_linger_ms, "batch_linger_ms", 0, 60_000),
+    }
+
+
+def list_targets(limit: int, cursor: str | None) -> Operation[Page[Target]]:
+    """A page of targets by name."""
+    after = cursors.decode("targets", cursor, (str,))
+    found = yield from targets.list_after(str(after[0]) if after else None, checks.limit(limit) + 1)
+    more = len(found) > limit
+    return Page(tuple(found[:limit]), cursors.encode("targets", found[limit - 1].name) if more else None)
+
+
+def get_schedule(tenant: str, name: str) -> Operation[Schedule]:
+    """The schedule of this name. Raises NotFound."""
+    return schedule((yield from schedules.get(checks.name(tenant, "tenant"), checks.name(name, "name"))))
+
+
+def list_schedules(
+    tenant: str | None,
+    target: str | None,
+    labels: Mapping[str, str] | None,
+    paused: bool | None,
+    prefix: str | None,
+    limit: int,
+    cursor: str | None,
+) -> Operation[Page[Schedule]]:
+    """A page of schedules by tenant and name."""
+    filters = {
+        "tenant": None if tenant is None else checks.name(tenant, "tenant"),
+        "target": None if target is None else checks.name(target, "target"),
+        "labels": checks.labels(labels) if labels else None,
+        "paused": paused,
+        "prefix": checks.name(prefix, "prefix") if prefix else None,
+    }
+    key = cursors.decode("schedules", cursor, (str, str))
+    after = (str(key[0]), str(key[1])) if key else None
+    found = yield from schedules.list_after(filters, after, checks.limit(limit) + 1)
+    more = len(found) > limit
+    last = found[limit - 1] if more else None
+    return Page(
+        tuple(schedule(s) for s in found[:limit]), cursors.encode("schedules", last.tenant, last.name) if last else None
+    )
+
+
+def set_paused(tenant: str, name: str, paused: bool) -> Operation[Schedule]:
+    """Pauses or resumes. Raises NotFound."""
+    changed = yield from schedules.set_paused(checks.name(tenant, "tenant"), checks.name(name, "name"), paused)
+    found = yield from get_schedule(tenant, name)
+    return replace(found, changed=changed)
+
+
+def delete_schedule(tenant: str, name: str) -> Operation[None]:
+    """Deletes a schedule and cancels its unfinished runs. Raises NotFound."""
+    found = yield from get_schedule(tenant, name)
+    yield from schedules.delete([found.id])
+
+
+def positive(n: int) -> int:
+    """How many occurrences are asked for. Raises InvalidInput."""
+    return checks.integer(n, "n", 1, 1_000)
