@@ -38,6 +38,7 @@ class ChangedSchedule:
     jitter_offset_s: int
     timing_version: int
     paused: bool
+    from_s: float  # instants before are of older timing, or lie below the floor
 
 
 async def snapshot(connection: AsyncConnection[Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 from uuid import UUID
 
 from redis.asyncio import Redis
@@ -42,15 +43,23 @@ async def release(redis: Redis, keys: Keys, partitions: Iterable[int], token: UU
             raise answer
 
 
-async def fences(redis: Redis, keys: Keys, partitions: Iterable[int]) -> dict[int, int | None]:
-    """Epoch that stands at the fence of each partition; None: no fence, so Redis is new or lost data."""
+class Standing(NamedTuple):
+    """What stands at a fence: the last owner's epoch, and how many of its plans Redis has acknowledged."""
+
+    epoch: int
+    plan_seq: int
+
+
+async def fences(redis: Redis, keys: Keys, partitions: Iterable[int]) -> dict[int, Standing | None]:
+    """What stands at the fence of each partition; None: no fence, so Redis is new or lost data."""
     wanted = list(partitions)
     pipeline = redis.pipeline(transaction=False)
     for partition in wanted:
-        pipeline.hget(keys.fence(partition), "epoch")
+        pipeline.hmget(keys.fence(partition), "epoch", "plan_seq")
     answers = await pipeline.execute()
     return {
-        partition: None if answer is None else int(answer) for partition, answer in zip(wanted, answers, strict=True)
+        partition: None if epoch is None else Standing(int(epoch), int(plan_seq or 0))
+        for partition, (epoch, plan_seq) in zip(wanted, answers, strict=True)
     }
 
 

@@ -35,6 +35,15 @@ async def recover(connection: AsyncConnection[Any]) -> tuple[int, int]:
         return len(claims), runs
 
 
+async def free_stranded(connection: AsyncConnection[Any]) -> int:
+    """Judges rows that are held though nothing is on hold any more, as their release would have; returns how many."""
+    row = await (await connection.execute(_SQL["stranded"])).fetchone()
+    if not row or not row[0]:
+        return 0
+    rows = await (await connection.execute(statements("holds")["judge"])).fetchall()
+    return sum(count for _, count in rows)
+
+
 async def forget(connection: AsyncConnection[Any]) -> None:
     """Deletes rows of runners that have been dead for an hour and hold nothing."""
     await connection.execute(_SQL["forget"])

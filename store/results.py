@@ -41,7 +41,10 @@ class Failed(NamedTuple):
 async def write_succeeded(
     connection: psycopg.AsyncConnection[Any], keys: Keys, statuses: Sequence[bytes], spent: Sequence[int]
 ) -> int:
-    """Ends these runs well, with their HTTP statuses (elements of Int2s), and deletes the claims `spent`; how many were still the writer's."""
+    """Ends these runs well, with their HTTP statuses (elements of Int2s), and deletes the claims `spent`.
+
+    How many were still the writer's. Repeating is harmless.
+    """
     parameters = keys.parameters(spent) | {"statuses": Int2s(statuses)}
     return await _count(connection, "succeeded", parameters)
 

@@ -145,6 +145,11 @@ async def versions(
     return [VersionRow(*row) for row in await (await connection.execute(_SQL["versions"], parameters)).fetchall()]
 
 
+async def pin_holds(connection: AsyncConnection[Any]) -> None:
+    """Keeps the holds of now until the end of the transaction, so that none ends between a verdict and its row."""
+    await connection.execute(_SQL["pin_holds"])
+
+
 async def candidates(connection: AsyncConnection[Any], slots: Sequence[Slot]) -> list[Candidate]:
     """Of these occurrences those without a row that may still get one, by schedule and instant."""
     if not slots:

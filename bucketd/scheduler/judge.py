@@ -28,6 +28,8 @@ async def judge_slots(
     """Writes verdicts and floors for the slots that have no row, in the caller's transaction; (missing, rows written)."""
     slots.sort(key=lambda slot: slot.schedule_id)
     missing = written = start = 0
+    if slots:
+        await settle.pin_holds(connection)
     while start < len(slots):
         end = min(start + STATEMENT_SLOTS, len(slots))
         while end < len(slots) and slots[end].schedule_id == slots[end - 1].schedule_id:

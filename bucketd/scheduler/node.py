@@ -159,8 +159,8 @@ async def run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, scheduler.node.stop.set)
-    await scheduler.open()
     try:
+        await scheduler.open()
         await scheduler.run()
     finally:
         await scheduler.close()

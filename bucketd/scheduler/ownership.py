@@ -8,6 +8,7 @@ due meanwhile is still in the buckets.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from os import getpid
 from socket import gethostname
@@ -42,9 +43,15 @@ class Ownership:
         self._renewed_at = float("-inf")
         self._suspects: set[int] = set()
         self._members = members.Members((), {})
+        self._turn = asyncio.Lock()
+        self._left = False
 
     async def run_once(self) -> Report:
-        """One look: clock, membership, renewal, release, take. Raises what the stores raise."""
+        """One look: clock, membership, renewal, release, take; nothing after `leave`. Raises what the stores raise."""
+        async with self._turn:
+            return Report(0, 0, 0, 0, 0) if self._left else await self._look()
+
+    async def _look(self) -> Report:
         node, settings = self._node, self._node.settings
         async with node.pool.connection() as connection:
             await partitions.read_clock(connection, node.clock)
@@ -96,7 +103,15 @@ class Ownership:
         return len(ids)
 
     async def leave(self) -> None:
-        """Hands everything over and leaves the ring: the others first learn that we are gone, then find the leases free."""
+        """Hands everything over and leaves the ring for good: the others hear of it when the leases are free.
+
+        A look that is under way ends first: it would join the ring again, and take what was just given back.
+        """
+        async with self._turn:
+            self._left = True
+            await self._leave()
+
+    async def _leave(self) -> None:
         node = self._node
         ids = list(node.owned)
         for partition in node.owned.values():
@@ -116,7 +131,10 @@ class Ownership:
         self._renewed_at = attempt_start
         for partition_id in lost:
             node.owned.pop(partition_id).owned = False
+        now = monotonic()
         for partition in node.owned.values():
+            if partition.believed_until <= now:
+                partition.feed_applied = False  # the planner passed it over: what it did not follow comes again
             partition.believed_until = attempt_start + settings.lease_ttl_s - settings.lease_margin_s
         return len(lost)
 
@@ -157,15 +175,18 @@ class Ownership:
         if not ids:
             return 0
         stand = await leases.fences(node.redis, node.keys, ids)
+        epochs = {p: before.epoch if before else None for p, before in stand.items()}
         async with node.pool.connection() as connection:
-            taken = await partitions.take(connection, node.id, stand)
+            taken = await partitions.take(connection, node.id, epochs)
         refused = await leases.raise_fences(node.redis, node.keys, {t.partition: t.epoch for t in taken}, node.id)
         now = int(node.clock.now())
         for one in taken:
             if one.partition in refused:
                 continue
-            # Redis has what the last owner planned if its epoch still stands at the fence; what it drained need not come again.
-            intact = stand[one.partition] == one.epoch - 1
+            # Redis has what the last owner planned if its epoch still stands at the fence and it did plan; what it drained need
+            # not come again.
+            before = stand[one.partition]
+            intact = before is not None and before.epoch == one.epoch - 1 and before.plan_seq > 0
             plan_from_s = now if intact else max(one.settled_through_s + 1, now - LOOK_BACK_S)
             partition = Partition(
                 one.partition, one.epoch, node.id.hex, believed_until, one.settled_through_s, one.feed_snapshot,

@@ -20,7 +20,7 @@ from psycopg import AsyncConnection
 from bucketd.scheduler.cluster import Node
 from bucketd.scheduler.ownership import LOOK_BACK_S, Ownership
 from bucketd.scheduler.partition import Partition
-from bucketd.scheduler.specbook import DueSpecs, Instant
+from bucketd.scheduler.specbook import DueSpecs, Instant, SpecBook
 from bucketd.store import buckets, feed, plan
 from bucketd.store.buckets import FenceState
 from bucketd.store.fires import HEAD_BYTES, members, tail
@@ -83,7 +83,12 @@ class Planner:
 
     async def learn_specs(self, connection: AsyncConnection[Any]) -> None:
         """Follows `specs`; before each plan and each settle."""
-        cursor, rows = await feed.specs(connection, self._spec_cursor)
+        asked = self._spec_cursor
+        cursor, rows = await feed.specs(connection, asked)
+        if asked and feed.xmax(cursor) < feed.xmax(asked):
+            # Another timeline: rules may have been lost there, and their ids given out again.
+            cursor, rows = await feed.specs(connection, None)
+            self._node.book = SpecBook()
         self._node.book.learn(rows)
         self._spec_cursor = cursor
 
@@ -114,8 +119,8 @@ class Planner:
             by_snapshot[partition.feed_snapshot].append(partition)
         found: list[feed.ChangedSchedule] = []
         for snapshot, group in by_snapshot.items():
-            _, changed = await feed.schedules(connection, snapshot, FEED_ROWS)
-            if changed is None:
+            cursor, changed = await feed.schedules(connection, snapshot, FEED_ROWS)
+            if changed is None or feed.xmax(cursor) < feed.xmax(snapshot):
                 self._plan_anew(group)
             else:
                 ids = {partition.id for partition in group}
@@ -137,8 +142,9 @@ class Planner:
                 continue
             head = row.id.bytes + row.timing_version.to_bytes(4, "big")
             start_s = max(partition.settled_through_s + 1, now - LOOK_BACK_S)
+            end_s = max(partition.planned_until * 60, partition.plan_from_s)  # from there on, minutes show it
             for instant in self._node.book.occurrences(
-                row.spec_id, row.phase, row.jitter_offset_s, start_s, partition.planned_until * 60
+                row.spec_id, row.phase, row.jitter_offset_s, start_s, end_s
             ):
                 batch.add(row.partition, head, instant)
         if batch.fires:

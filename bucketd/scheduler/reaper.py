@@ -19,7 +19,7 @@ HEAL_S = 60  # period of the look for held rows without a hold: one that was par
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Runners found dead, claims dissolved, runs that wake again."""
+    """Runners found dead, claims dissolved, runs that wake again (or were held by nothing and got their verdict)."""
 
     buried: int
     claims: int
@@ -49,6 +49,9 @@ class Reaper:
             if monotonic() - self._healed_at >= HEAL_S:
                 self._healed_at = monotonic()
                 await drive_async(holds.judge(), connection)
+            if stranded := await reap.free_stranded(connection):
+                event("stranded_freed", runs=stranded)
+                runs += stranded
             if monotonic() - self._scanned_at >= SCAN_S:
                 self._scanned_at = monotonic()
                 if orphans := await reap.orphans(connection):

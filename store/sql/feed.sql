@@ -8,6 +8,7 @@ select pg_current_snapshot()::text, null::int, null::text, null::text, null::int
 union all
 select null, spec_id, kind, rule, max_jitter_s from (
     select * from bucketd.specs where change_xid >= pg_snapshot_xmax(%(cursor)s::pg_snapshot)
+        and change_xid < pg_snapshot_xmax(pg_current_snapshot())  -- a restored dump has ids that are not given out yet
     union all
     select * from bucketd.specs where change_xid = any(array(select pg_snapshot_xip(%(cursor)s::pg_snapshot)))
 ) s;
@@ -20,10 +21,12 @@ select null, spec_id, kind, rule, max_jitter_s from bucketd.specs;
 
 -- name: schedules
 -- Schedules written since the cursor; at most `most`. The first row carries the new cursor.
-select pg_current_snapshot()::text, null::uuid, null::smallint, null::int, null::bigint, null::int, null::int, null::bool
+select pg_current_snapshot()::text, null::uuid, null::smallint, null::int, null::bigint, null::int, null::int, null::bool, null::float8
 union all
-(select null, id, partition_id, spec_id, phase, jitter_offset_s, timing_version, paused from (
+(select null, id, partition_id, spec_id, phase, jitter_offset_s, timing_version, paused,
+    extract(epoch from greatest(floor, timing_from))::float8 from (
     select * from bucketd.schedules where change_xid >= pg_snapshot_xmax(%(cursor)s::pg_snapshot)
+        and change_xid < pg_snapshot_xmax(pg_current_snapshot())  -- a restored dump has ids that are not given out yet
     union all
     select * from bucketd.schedules where change_xid = any(array(select pg_snapshot_xip(%(cursor)s::pg_snapshot)))
 ) s limit %(most)s::int);

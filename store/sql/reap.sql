@@ -37,6 +37,11 @@ where r.claim is not null and r.status = 'running'
     and r.started_at < bucketd.bucketd_now() - interval '10 minutes'
     and not exists (select from bucketd.claims c where c.claim = r.claim);
 
+-- name: stranded
+-- Whether rows are held though nothing is on hold: a wake that saw a hold, and its release, passed each other.
+select not exists (select from bucketd.holds) and exists (
+    select from bucketd.runs where wake_at = 'infinity' and background = any(array[false, true]) and status = 'held');
+
 -- name: forget
 -- Dead runners are kept an hour for people to see.
 delete from bucketd.runners r where r.dead_at < bucketd.bucketd_now() - interval '1 hour'

@@ -72,12 +72,17 @@ union all
 select null, s.id, s.spec_id, s.phase, s.jitter_offset_s, extract(epoch from greatest(s.floor, s.timing_from))::float8
 from (
     select * from bucketd.schedules where change_xid >= pg_snapshot_xmax(%(cursor)s::pg_snapshot)
+        and change_xid < pg_snapshot_xmax(pg_current_snapshot())
     union all
     select * from bucketd.schedules where change_xid = any(array(select pg_snapshot_xip(%(cursor)s::pg_snapshot)))
 ) s
 where get_bit(%(mask)s::bytea, s.partition_id) = 1 and not s.paused
     and not pg_visible_in_snapshot(s.timing_xid, %(cursor)s::pg_snapshot)
     and greatest(s.floor, s.timing_from) <= to_timestamp(%(settled)s::bigint);
+
+-- name: pin_holds
+-- Whoever ends a hold waits until the rows that it holds are there to be found; or has ended it, and the verdicts see none.
+select from bucketd.holds for key share;
 
 -- name: candidates
 -- Of these occurrences those that have no row and may still get one, with what judging needs. An occurrence comes with the timing

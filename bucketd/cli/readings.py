@@ -1,0 +1,125 @@
+"""What `up` and `status` show, read in a few short statements: the cluster's figures, who owns what, how late runs start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+if TYPE_CHECKING:
+    import psycopg
+    import redis
+
+    from bucketd.store.config import Settings
+    from bucketd.store.history import Status
+
+LATENESS_WINDOW_S = 15
+_OWNERS = "select owner from bucketd.partitions order by partition_id"
+# Along the primary key, of a short and bounded stretch: cheap at any rate of fires.
+_LATENESS = """
+select count(*), percentile_disc(0.5) within group (order by late_s), percentile_disc(0.99) within group (order by late_s)
+from (
+    select extract(epoch from started_at - scheduled_at)::float8 - jitter_offset_s as late_s from bucketd.runs
+    where scheduled_at > bucketd.bucketd_now() - make_interval(secs => %(window)s::int)
+        and scheduled_at <= bucketd.bucketd_now() and origin = 'fire' and attempt = 1 and started_at is not null
+    limit 5000) r"""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A scheduler node: partitions that Postgres has under its name, and what it says about itself in Redis, if it does."""
+
+    node: str
+    partitions: int
+    host: str | None
+    pid: int | None
+    drained: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One look. `partition_owners` has 256 entries. Lateness in seconds: start of the first attempt after `due`."""
+
+    monotonic_s: float
+    status: Status
+    owners: tuple[Owner, ...]
+    partition_owners: tuple[str | None, ...] = field(repr=False)
+    late_p50_s: float | None
+    late_p99_s: float | None
+
+    @property
+    def drained(self) -> int | None:
+        """Fires that all nodes drained since they started; None if no node says so."""
+        counts = [owner.drained for owner in self.owners if owner.drained is not None]
+        return sum(counts) if counts else None
+
+
+class Reader:
+    """Reads through one connection to each store. Not for several threads."""
+
+    def __init__(self, settings: Settings, connection: psycopg.Connection[Any], redis: redis.Redis | None) -> None:
+        from bucketd.client import Client
+        from bucketd.store.keys import Keys
+
+        self._client = Client(settings=settings).on(connection)
+        self._connection = connection
+        self._redis = redis
+        self._keys = Keys(settings.redis_prefix)
+
+    def read(self) -> Reading:
+        """One look. Raises what the client raises, and psycopg's errors."""
+        status = self._client.status()
+        partitions = [owner for (owner,) in self._connection.execute(_OWNERS.encode())]
+        late = self._connection.execute(_LATENESS.encode(), {"window": LATENESS_WINDOW_S}).fetchone()
+        assert late is not None
+        names = tuple(owner.hex if isinstance(owner, UUID) else None for owner in partitions)
+        return Reading(time.monotonic(), status, self._owners(names, status.now), names, late[1], late[2])
+
+    def _owners(self, names: tuple[str | None, ...], now: datetime) -> tuple[Owner, ...]:
+        said = self._said(now)
+        found = []
+        for node in sorted({name for name in names if name} | set(said)):
+            info = said.get(node, {})
+            found.append(Owner(node, names.count(node), info.get("host"), info.get("pid"), info.get("drained")))
+        return tuple(found)
+
+    def _said(self, now: datetime) -> Mapping[str, Mapping[str, Any]]:
+        """What living nodes say about themselves; nothing if Redis does not answer: it is the lesser half of the picture."""
+        import msgpack
+        from redis.exceptions import RedisError
+
+        if self._redis is None:
+            return {}
+        try:
+            alive: Any = self._redis.zrangebyscore(self._keys.members, f"({now.timestamp() * 1000}", "+inf")
+            raw: Any = self._redis.hmget(self._keys.member_info, alive) if alive else []
+            return {name.decode(): msgpack.unpackb(value) for name, value in zip(alive, raw, strict=True) if value}
+        except (RedisError, OSError):
+            return {}
+
+
+@contextmanager
+def reader(settings: Settings) -> Iterator[Reader]:
+    """A reader on fresh connections. Raises StoreUnavailable, ConfigError."""
+    import psycopg
+    from redis import Redis
+
+    from bucketd.store.connect import conninfo, postgres_errors
+
+    url = settings.redis_url.get_secret_value()
+    with ExitStack() as stack:
+        with postgres_errors(settings):
+            connection = psycopg.connect(conninfo(settings, application="bucketd status"), autocommit=True)
+        stack.enter_context(connection)
+        redis = None
+        if url:
+            timeouts = {
+                "socket_connect_timeout": settings.redis_connect_timeout_s,
+                "socket_timeout": settings.redis_read_timeout_s,
+            }
+            redis = stack.enter_context(Redis.from_url(url, **timeouts))
+        yield Reader(settings, connection, redis)

@@ -1,0 +1,103 @@
+"""The command line in this process, on this test's stores, in an empty working directory."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from bucketd.cli import main
+from bucketd.store.config import Settings
+from tests.support.databases import Databases
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one invocation left: its exit code, and both streams."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        """The JSON objects on stdout, one a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Cli:
+    """Call it with arguments; `done` is the same for a command that must succeed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._capsys = capsys
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *arguments: str, stdin: str = "") -> Result:
+        stream = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
+        self._monkeypatch.setattr("sys.stdin", stream)
+        self._capsys.readouterr()
+        code = main(arguments)
+        captured = self._capsys.readouterr()
+        return Result(code, captured.out, captured.err)
+
+    def done(self, *arguments: str, stdin: str = "") -> Result:
+        result = self(*arguments, stdin=stdin)
+        assert result.code == 0, f"{arguments}: exit {result.code}\n{result.out}\n{result.err}"
+        return result
+
+    def process(self, *arguments: str) -> Result:
+        """The same as a process of its own: for commands that take the signals of theirs."""
+        command = [sys.executable, "-m", "bucketd", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+        return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def module_dsn(databases: Databases) -> Iterator[str]:
+    """One database for the tests of a module."""
+    with databases.clone() as url:
+        yield url
+
+
+@pytest.fixture
+def emptied_dsn(module_dsn: str) -> str:
+    """The module's database without what people put into it: cloning one takes longer than most commands."""
+    with psycopg.connect(module_dsn) as connection:
+        for table in ("schedules", "runs", "targets"):
+            connection.execute(f"delete from bucketd.{table}".encode())
+    return module_dsn
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No BUCKETD_* variable, an empty working directory."""
+    for name in [name for name in os.environ if name.startswith("BUCKETD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def bare(nowhere: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line without any store."""
+    return Cli(capsys, monkeypatch)
+
+
+@pytest.fixture
+def cli(bare: Cli, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line on this test's stores."""
+    monkeypatch.setenv("BUCKETD_DSN", settings.dsn.get_secret_value())
+    monkeypatch.setenv("BUCKETD_REDIS_URL", settings.redis_url.get_secret_value())
+    monkeypatch.setenv("BUCKETD_REDIS_PREFIX", settings.redis_prefix)
+    return bare
