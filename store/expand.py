@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -43,13 +43,18 @@ class Filed(NamedTuple):
 
 
 class Unwatched(NamedTuple):
-    """A schedule of a partition in a window that nobody settled; its current timing holds from `from_s`."""
+    """A schedule of a partition in a window that nobody settled; its current timing holds from `from_s`.
+
+    Whatever its timing was, nothing below `floor_s` or from `ends_s` on counts.
+    """
 
     schedule_id: UUID
     spec_id: int
     phase: int
     jitter_offset_s: int
     from_s: float
+    floor_s: float
+    ends_s: float | None
 
 
 async def next_owed(connection: AsyncConnection[Any]) -> Owed | None:
@@ -84,6 +89,17 @@ async def settle_schedules(connection: AsyncConnection[Any], owed: Owed, most: i
     return [
         Unwatched(*row) for row in await (await connection.execute(_SQL["settle_schedules"], parameters)).fetchall()
     ]
+
+
+async def rows_of(connection: AsyncConnection[Any], ranges: Mapping[UUID, tuple[int, int]]) -> dict[UUID, int]:
+    """Numbers of rows that these schedules have with instants in [low, high); none: left out."""
+    if not ranges:
+        return {}
+    lows, highs = zip(*ranges.values(), strict=True)
+    parameters = {
+        "ids": list(ranges), "lows": list(lows), "highs": list(highs), "low": min(lows), "high": max(highs),
+    }  # fmt: skip
+    return dict(await (await connection.execute(_SQL["rows_of"], parameters)).fetchall())
 
 
 async def insert(connection: AsyncConnection[Any], rows: Sequence[tuple[Filed, int]]) -> int:

@@ -1,7 +1,8 @@
 """Expansion of what is too long for one transaction: users' backfills, and windows that nobody watched.
 
 A chunk is one transaction: rows, floors and cursor. If the process dies halfway the chunk did not happen; if two nodes meet,
-`skip locked` sends the second away. Expansion goes on only while few background rows wait, so it uses what live work leaves over.
+`skip locked` sends the second away. A user's backfill goes on only while few background rows wait, so it uses what live work
+leaves over.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from psycopg import AsyncConnection
 from bucketd.scheduler.cluster import Node
 from bucketd.scheduler.judge import judge_slots
 from bucketd.scheduler.planner import Planner
+from bucketd.scheduler.verdicts import MAX_JITTER_S
 from bucketd.store import expand, settle
 from bucketd.store.expand import Filed, Owed, Unwatched
 from bucketd.store.log import event
@@ -52,7 +54,8 @@ class Expander:
             owed = await expand.next_owed(connection)
             if owed is None:
                 return Report(0, False, False)
-            if await expand.waiting(connection, WAITING_MAX) >= WAITING_MAX:
+            # What settling owes is bounded by itself, and promised in time: it does not wait for other people's backfills.
+            if owed.kind == "user" and await expand.waiting(connection, WAITING_MAX) >= WAITING_MAX:
                 return Report(0, True, True)
             await self._planner.learn_specs(connection)
             created = await (self._user(connection, owed) if owed.kind == "user" else self._settle(connection, owed))
@@ -90,16 +93,25 @@ class Expander:
         by_id = {schedule.schedule_id: schedule for schedule in schedules}
         versions = [
             version
-            for version in await settle.versions(connection, owed.from_s, owed.until_s + 1, [owed.partition])
+            for version in await settle.versions(
+                connection, owed.from_s - MAX_JITTER_S, owed.until_s + 1, [owed.partition]
+            )
             if version.schedule_id in by_id
         ]
         slots: list[Slot] = []
         unlisted: dict[UUID, int] = {}
+        ranges: dict[UUID, tuple[int, int]] = {}
         for timing in [*versions, *(self._current(schedule, owed.until_s) for schedule in schedules)]:
-            found, more = self._newest(timing, owed)
+            within = by_id[timing.schedule_id]
+            found, more, low_s = self._newest(_clipped(timing, within.floor_s, within.ends_s), owed)
             slots += found
             if more:
-                unlisted[timing.schedule_id] = unlisted.get(timing.schedule_id, 0) + more
+                id, high_s = timing.schedule_id, found[0].at_s
+                unlisted[id] = unlisted.get(id, 0) + more
+                known = ranges.get(id, (low_s, high_s))
+                ranges[id] = (min(known[0], low_s), max(known[1], high_s))
+        for id, rows in (await expand.rows_of(connection, ranges)).items():
+            unlisted[id] = max(unlisted[id] - rows, 0)  # confirmed before the outage, or since
         _, written = await judge_slots(connection, self._node.book, slots, owed.now_s, unlisted)
         done = len(schedules) < CHUNK_SCHEDULES
         await expand.move(
@@ -118,11 +130,14 @@ class Expander:
             until_s + 1,
         )
 
-    def _newest(self, timing: VersionRow, owed: Owed) -> tuple[list[Slot], int]:
-        """(newest slots of the window, number of older ones). Searched backwards: a long outage is never walked through."""
+    def _newest(self, timing: VersionRow, owed: Owed) -> tuple[list[Slot], int, int]:
+        """(newest slots of the window, number of older ones, first second of those).
+
+        Searched backwards: a long outage is never walked through.
+        """
         spec = self._node.book.spec(timing.spec_id)
         if spec is None:
-            return [], 0
+            return [], 0, 0
         # At or above every bound that cannot be a slot: first whole second after from, of due, of the timing's own interval.
         low = max(owed.from_s + 1 - timing.jitter_offset_s, -(-timing.from_s // 1))
         high = min(owed.until_s + 1 - timing.jitter_offset_s, -(-timing.until_s // 1))
@@ -135,7 +150,14 @@ class Expander:
             ats.append(at)
             before = at
         older = _count(spec, int(low), before, timing.phase) if len(ats) == LISTED else 0
-        return [Slot(timing.schedule_id, at, timing.spec_id, timing.phase) for at in reversed(ats)], older
+        slots = [Slot(timing.schedule_id, at, timing.spec_id, timing.phase) for at in reversed(ats)]
+        return slots, older, int(low)
+
+
+def _clipped(timing: VersionRow, floor_s: float, ends_s: float | None) -> VersionRow:
+    """The part of a timing's interval in which its schedule counts."""
+    until_s = timing.until_s if ends_s is None else min(timing.until_s, ends_s)
+    return timing._replace(from_s=max(timing.from_s, floor_s), until_s=until_s)
 
 
 def _count(spec: Spec, low_s: int, high_s: int, phase: int) -> int:

@@ -146,7 +146,8 @@ class Planner:
             for instant in self._node.book.occurrences(
                 row.spec_id, row.phase, row.jitter_offset_s, start_s, end_s
             ):
-                batch.add(row.partition, head, instant)
+                if instant.at_s >= row.from_s:
+                    batch.add(row.partition, head, instant)
         if batch.fires:
             await self._send(batch, [owned[p] for p in {p for p, _ in batch.entries}])
         return batch.fires

@@ -1,10 +1,11 @@
 -- name: next
--- The oldest open backfill nobody else is expanding.
+-- The oldest open backfill nobody else is expanding; windows that settling owes go before what people ask for, however much
+-- that is. Instants are whole seconds, so the first one at or after either bound is the one.
 select backfill_id, kind, tenant, name, target_id, labels, partition_id,
-    extract(epoch from from_at)::bigint, extract(epoch from until_at)::bigint, cursor_id,
+    ceil(extract(epoch from from_at))::bigint, ceil(extract(epoch from until_at))::bigint, cursor_id,
     extract(epoch from cursor_at)::bigint, extract(epoch from bucketd.bucketd_now())::float8
 from bucketd.backfills where finished_at is null
-order by backfill_id limit 1 for update skip locked;
+order by kind = 'user', backfill_id limit 1 for update skip locked;
 
 -- name: waiting
 -- Background rows that are due and wait for a runner, counted up to a bound: expansion goes on only while there are few.
@@ -24,18 +25,31 @@ where (%(cursor_id)s::uuid is null or id >= %(cursor_id)s::uuid)
 order by id limit %(most)s::int;
 
 -- name: settle_schedules
--- The next schedules of a window that is owed to a partition.
-select id, spec_id, phase, jitter_offset_s, extract(epoch from greatest(floor, timing_from, starts_at))::float8
+-- The next schedules of a window that is owed to a partition, with the bounds of their timing and of themselves.
+select id, spec_id, phase, jitter_offset_s, extract(epoch from timing_from)::float8,
+    extract(epoch from greatest(floor, starts_at))::float8, extract(epoch from ends_at)::float8
 from bucketd.schedules
 where partition_id = %(partition)s::int and (%(cursor_id)s::uuid is null or id > %(cursor_id)s::uuid) and not paused
 order by id limit %(most)s::int;
 
+-- name: rows_of
+-- How many rows these schedules have in their ranges, triggers apart. One walk through the keys of all ranges.
+select r.schedule_id, count(*)
+from bucketd.runs r
+where r.schedule_id = any(%(ids)s::uuid[]) and r.origin <> 'trigger'
+    and r.scheduled_at >= to_timestamp(%(low)s::bigint) and r.scheduled_at < to_timestamp(%(high)s::bigint)
+    and r.scheduled_at >= to_timestamp((%(lows)s::bigint[])[array_position(%(ids)s::uuid[], r.schedule_id)])
+    and r.scheduled_at < to_timestamp((%(highs)s::bigint[])[array_position(%(ids)s::uuid[], r.schedule_id)])
+group by r.schedule_id;
+
 -- name: insert
--- Occurrences of a user's backfill: those that have a row keep it. A held row waits like any other: wake parks it.
+-- Occurrences of a user's backfill: those that have a row keep it. A held row waits like any other: wake parks it. Days that
+-- retention has let go since it was asked for have expired.
 insert into bucketd.runs (scheduled_at, schedule_id, tenant, target_id, jitter_offset_s, status, origin, background, wake_at)
 select to_timestamp(u.at_s), u.id, u.tenant, u.target_id, u.jitter, 'deferred', 'backfill', true, bucketd.bucketd_now()
 from unnest(%(ids)s::uuid[], %(ats)s::bigint[], %(tenants)s::text[], %(targets)s::int[], %(jitters)s::int[])
     u(id, at_s, tenant, target_id, jitter)
+where to_timestamp(u.at_s) >= (select days_from from bucketd.cluster)
 order by u.at_s, u.id
 on conflict do nothing;
 

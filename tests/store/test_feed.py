@@ -22,7 +22,16 @@ async def test_each_write_is_seen_once(connection: psycopg.AsyncConnection[Any],
     id = rows.every(60, 7, jitter_s=5)
     cursor, found = await feed.schedules(connection, cursor, 10)
     assert found == [
-        feed.ChangedSchedule(id, id.bytes[15], rows.of(id, "spec_id"), 7, rows.of(id, "jitter_offset_s"), 1, False)
+        feed.ChangedSchedule(
+            id,
+            id.bytes[15],
+            rows.of(id, "spec_id"),
+            7,
+            rows.of(id, "jitter_offset_s"),
+            1,
+            False,
+            rows.of(id, "extract(epoch from greatest(floor, timing_from))::float8"),
+        )
     ]
     cursor, ids = await changed(connection, cursor)
     assert ids == []
@@ -61,7 +70,9 @@ async def test_a_rollback_is_never_seen(connection: psycopg.AsyncConnection[Any]
     assert (await changed(connection, cursor))[1] == []
 
 
-async def test_any_order_of_begin_read_and_commit(connection: psycopg.AsyncConnection[Any], rows: Rows, dsn: str) -> None:
+async def test_any_order_of_begin_read_and_commit(
+    connection: psycopg.AsyncConnection[Any], rows: Rows, dsn: str
+) -> None:
     """Four writers, savepoints included, in a random order of steps: the feed shows each committed schedule once."""
     random.seed(20_261_130)
     spec, target = rows.spec(EverySpec(60)), rows.target()
@@ -86,10 +97,14 @@ async def test_any_order_of_begin_read_and_commit(connection: psycopg.AsyncConne
         else:
             if action == "savepoint":
                 writers[n].execute("savepoint s")
-            row = writers[n].execute(
-                "insert into bucketd.schedules (name, spec_id, target_id) values (%s, %s, %s) returning id",
-                (f"n{step}", spec, target),
-            ).fetchone()
+            row = (
+                writers[n]
+                .execute(
+                    "insert into bucketd.schedules (name, spec_id, target_id) values (%s, %s, %s) returning id",
+                    (f"n{step}", spec, target),
+                )
+                .fetchone()
+            )
             assert row is not None
             pending[n].append(row[0])
     for writer in writers:
@@ -123,6 +138,23 @@ async def test_specs_by_the_same_feed(connection: psycopg.AsyncConnection[Any], 
     cursor, found = await feed.specs(connection, cursor)
     assert [(spec.spec_id, spec.max_jitter_s) for spec in found] == [(early, 30)]
     assert (await feed.specs(connection, cursor))[1] == []
+
+
+async def test_ids_of_a_restored_dump_do_not_come_again_with_each_look(
+    connection: psycopg.AsyncConnection[Any], rows: Rows
+) -> None:
+    """A dump brings the ids of another server along; they may lie far beyond what this one has given out."""
+    rows.every(60)
+    cursor = await feed.snapshot(connection)
+    for table in ("schedules", "specs"):
+        rows.sql(f"alter table bucketd.{table} disable trigger all")
+        rows.sql(f"update bucketd.{table} set change_xid = '123456789012'")
+        rows.sql(f"alter table bucketd.{table} enable trigger all")
+    cursor, ids = await changed(connection, cursor)
+    assert ids == []
+    assert (await feed.specs(connection, cursor))[1] == []
+    id = rows.every(60)
+    assert (await changed(connection, cursor))[1] == [id]
 
 
 async def test_xmax_rises_with_each_transaction(connection: psycopg.AsyncConnection[Any], rows: Rows) -> None:

@@ -249,6 +249,6 @@ async def test_leases_are_taken_renewed_and_released_by_their_holder_alone(redis
 async def test_fences_as_they_stand(redis: Redis, keys: Keys) -> None:
     me = uuid4()
     assert await leases.raise_fences(redis, keys, {1: 4, 2: 9}, me) == []
-    assert await leases.fences(redis, keys, [1, 2, 3]) == {1: 4, 2: 9, 3: None}
+    assert await leases.fences(redis, keys, [1, 2, 3]) == {1: (4, 0), 2: (9, 0), 3: None}
     assert await leases.raise_fences(redis, keys, {1: 3, 2: 10}, uuid4()) == [1]
-    assert await leases.fences(redis, keys, [1, 2]) == {1: 4, 2: 10}
+    assert await leases.fences(redis, keys, [1, 2]) == {1: (4, 0), 2: (10, 0)}
