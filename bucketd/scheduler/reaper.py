@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bucketd.scheduler.cluster import Node
-from bucketd.store import holds, reap
+from bucketd.store import reap
 from bucketd.store.clock import monotonic
 from bucketd.store.log import event, warn
-from bucketd.store.operation import drive_async
 
 SCAN_S = 3_600  # period of the look for running rows without a claim
-HEAL_S = 60  # period of the look for held rows without a hold: one that was parked while its release committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Reaper:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._scanned_at = self._healed_at = monotonic()
+        self._scanned_at = monotonic()
 
     async def run_once(self) -> Report:
         """Marks runners without a heartbeat as dead and recovers the claims of all dead ones."""
@@ -46,9 +44,6 @@ class Reaper:
                 claims, runs = claims + some, runs + recovered
                 if some < reap.CLAIMS:  # a full pass leaves more behind
                     break
-            if monotonic() - self._healed_at >= HEAL_S:
-                self._healed_at = monotonic()
-                await drive_async(holds.judge(), connection)
             if stranded := await reap.free_stranded(connection):
                 event("stranded_freed", runs=stranded)
                 runs += stranded

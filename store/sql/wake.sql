@@ -9,11 +9,13 @@ with clock as materialized (
     select k.now from clock k
     where exists (select from bucketd.runners r where r.runner_id = %(runner)s::uuid and r.dead_at is null
         and r.heartbeat_at > k.now - %(dead_after_s)s::float8 * interval '1 second')
+), pinned as materialized (
+    select * from bucketd.holds for key share  -- whoever releases waits until what is parked here is there to be found
 ), held as materialized (
     select coalesce(bool_or(scope = 'all'), false) as everything,
         coalesce(array_agg(tenant) filter (where scope = 'tenant'), '{}') as tenants,
         coalesce(array_agg(target_id) filter (where scope = 'target'), '{}') as targets
-    from bucketd.holds
+    from pinned
 ), live as materialized (
     select scheduled_at, schedule_id, attempt, failures, reason, tenant, target_id
     from bucketd.runs
