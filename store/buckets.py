@@ -13,6 +13,7 @@ from bucketd.store import scripts
 from bucketd.store.keys import Keys
 
 ZADD_MEMBERS = 1_000  # a command: long enough to be cheap, short enough not to hold Redis up
+PIPELINE_MEMBERS = 50_000  # packing a pipeline holds this loop up (50 ms), and with it drains that are due meanwhile
 KEEP_S = 900  # a bucket that nobody owns goes by itself
 
 
@@ -55,13 +56,18 @@ async def plan(
     Raises the first error of Redis; the whole call may then be repeated: adding a fire again changes nothing.
     """
     pipeline = redis.pipeline(transaction=False)
+    waiting = 0
     for (partition, minute), flat in entries.items():
         key = keys.bucket(partition, minute)
         for start in range(0, len(flat), 2 * ZADD_MEMBERS):
             pipeline.execute_command("ZADD", key, *flat[start : start + 2 * ZADD_MEMBERS])
         pipeline.expire(key, KEEP_S)
+        waiting += len(flat) // 2
+        if waiting >= PIPELINE_MEMBERS:
+            await pipeline.execute()
+            waiting = 0
     await pipeline.execute()
-    # One connection's replies are in order, so the marks are written only after every fire before them was.
+    # Every reply is here, so the marks are written only after every fire before them was.
     calls = [([keys.fence(f.partition)], [f.epoch, f.token, f.plan_seq, int(compare)]) for f in fences]
     answers = await scripts.run_many(redis, "mark", calls)
     _raise_first(answers)

@@ -15,12 +15,16 @@ _SQL = statements("retention")
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """One day of runs: its table, its first instant, whether retention lets it go, whether it closed without its index."""
+    """One day of runs: its table, its first instant, whether retention lets it go, whether it closed without its index.
+
+    `detaching`: None for a day in use; a drop that was broken off leaves True (detach pending) or False (only to be dropped).
+    """
 
     table: str
     starts_at: datetime
     expired: bool
     unindexed: bool
+    detaching: bool | None
 
 
 async def make_days(connection: AsyncConnection[Any], days_ahead: int) -> int:
@@ -41,18 +45,21 @@ async def days(connection: AsyncConnection[Any]) -> list[Day]:
 
 
 async def drop(connection: AsyncConnection[Any], day: Day) -> None:
-    """Detaches a day without stopping readers and writers of the others, then drops it."""
+    """Detaches a day without stopping readers and writers of the others, then drops it; goes on where a drop broke off."""
     table = sql.Identifier("bucketd", day.table)
-    await connection.execute(sql.SQL("alter table bucketd.runs detach partition {} concurrently").format(table))
+    if day.detaching is not False:
+        how = sql.SQL("finalize" if day.detaching else "concurrently")
+        await connection.execute(sql.SQL("alter table bucketd.runs detach partition {} {}").format(table, how))
     await connection.execute(sql.SQL("drop table {}").format(table))
 
 
 async def index(connection: AsyncConnection[Any], day: Day) -> None:
     """Builds the index by schedule of a day that is closed: nothing is inserted there any more, history is read there."""
-    statement = sql.SQL("create index concurrently if not exists {} on {} (schedule_id, scheduled_at)")
-    await connection.execute(
-        statement.format(sql.Identifier(f"{day.table}_schedule"), sql.Identifier("bucketd", day.table))
-    )
+    name = f"{day.table}_schedule"
+    # One that was broken off is there, invalid, and would be taken for the index.
+    await connection.execute(sql.SQL("drop index concurrently if exists {}").format(sql.Identifier("bucketd", name)))
+    statement = sql.SQL("create index concurrently {} on {} (schedule_id, scheduled_at)")
+    await connection.execute(statement.format(sql.Identifier(name), sql.Identifier("bucketd", day.table)))
 
 
 async def sweep(connection: AsyncConnection[Any]) -> None:

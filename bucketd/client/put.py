@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from os import urandom
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from bucketd.client.inputs import Draft, ScheduleInput, check, check_not_past
 from bucketd.client.results import PutResult, PutStatus, Schedule
@@ -13,6 +12,7 @@ from bucketd.client.timings import At, spec_of
 from bucketd.client.views import schedule
 from bucketd.errors import Conflict, InvalidBatch, InvalidInput
 from bucketd.store import schedules, specs, targets
+from bucketd.store.model import new_ids
 from bucketd.store.operation import Operation
 from bucketd.store.schedules import Found, ScheduleRow
 
@@ -29,7 +29,7 @@ def put(draft: Draft) -> Operation[Schedule]:
         _check_target(draft, target_ids)
         if isinstance(draft.timing, At):
             check_not_past(draft, found, (yield from schedules.now_s()))
-        schedule_id = found.id if found else uuid4()
+        schedule_id = found.id if found else next(new_ids(1))
         spec = spec_of(draft.timing, schedule_id)
         spec_ids = yield from specs.intern([spec])
         row = draft.row(schedule_id, found, target_ids[draft.target], spec_ids[spec.rule])
@@ -160,10 +160,9 @@ class Batch:
         ids: dict[int, UUID] = {}
         wanted: dict[int, specs.SpecRow] = {}
         refused: dict[int, PutResult] = {}
-        random = urandom(16 * len(existing))  # uuid4 would ask the kernel for each
-        fresh = (random[start : start + 16] for start in range(0, len(random), 16))
+        fresh = new_ids(len(existing))
         for index, found in existing.items():
-            ids[index] = found.id if found else UUID(bytes=next(fresh), version=4)
+            ids[index] = found.id if found else next(fresh)
             try:
                 wanted[index] = spec_of(self.drafts[index].timing, ids[index])
             except InvalidInput as error:  # an H that meets no date with this id

@@ -49,8 +49,13 @@ create table bucketd.targets (
     updated_at timestamptz not null default bucketd.bucketd_now()
 );
 
+-- A random id whose first byte is its last. The last byte is the partition and indexes are ordered by the first, so the ids of a
+-- partition lie together: a batch of fires, which is of few partitions, meets few index pages. Any other id works as well.
+create function bucketd.new_id() returns uuid language sql volatile as
+$$ select encode(set_byte(b, 0, get_byte(b, 15)), 'hex')::uuid from (select uuid_send(gen_random_uuid()) as b) r $$;
+
 create table bucketd.schedules (
-    id uuid primary key default gen_random_uuid(),
+    id uuid primary key default bucketd.new_id(),
     partition_id smallint not null generated always as (get_byte(uuid_send(id), 15)) stored,
     tenant text not null default 'default' check (length(tenant) between 1 and 255),
     name text not null check (length(name) between 1 and 255),

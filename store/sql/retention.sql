@@ -13,15 +13,18 @@ where retention_floor < f.floor
 returning retention_floor;
 
 -- name: days
--- The days of runs: table name, first instant, whether it lies below the floor, whether it is closed and lacks the index by schedule.
+-- The days of runs: table name, first instant, whether it lies below the floor, whether it is closed and lacks a valid index by
+-- schedule, and how far a drop has come: null = attached, true = its detach was broken off, false = detached, not dropped yet.
 select t.relname, d.day, d.day + interval '1 day' <= c.retention_floor,
-    d.day + interval '25 hours' < bucketd.bucketd_now()
-        and not exists (select from pg_indexes i where i.schemaname = 'bucketd' and i.indexname = t.relname || '_schedule')
-from pg_inherits h
-join pg_class t on t.oid = h.inhrelid
+    d.day + interval '25 hours' < bucketd.bucketd_now() and not exists (
+        select from pg_class i join pg_index x on x.indexrelid = i.oid and x.indisvalid
+        where i.relnamespace = t.relnamespace and i.relname = t.relname || '_schedule'),
+    case when h.inhrelid is null then false when h.inhdetachpending then true end
+from pg_class t
+left join pg_inherits h on h.inhrelid = t.oid and h.inhparent = 'bucketd.runs'::regclass
 cross join lateral (select (to_date(right(t.relname, 8), 'YYYYMMDD'))::timestamp at time zone 'UTC' as day) d
 cross join bucketd.cluster c
-where h.inhparent = 'bucketd.runs'::regclass
+where t.relnamespace = 'bucketd'::regnamespace and t.relkind = 'r' and t.relname ~ '^runs_[0-9]{8}$'
 order by d.day;
 
 -- name: sweep

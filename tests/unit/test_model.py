@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketd.store.errors import InvalidInput
-from bucketd.store.model import FINAL, TRANSITIONS, RunStatus, check_transition, epoch_us, instant, parse_run_id, run_id
+from bucketd.store.model import (
+    FINAL,
+    TRANSITIONS,
+    RunStatus,
+    check_transition,
+    epoch_us,
+    instant,
+    new_ids,
+    parse_run_id,
+    run_id,
+)
 
 instants = st.datetimes(datetime(1971, 1, 1), datetime(2105, 1, 1)).map(lambda at: at.replace(tzinfo=UTC))
 
@@ -44,7 +54,7 @@ def test_a_run_id_is_utc_whatever_the_zone() -> None:
         f" 20261130T090000Z-{'0' * 32}",
         f"20261130T090000Z-{'0' * 32}\n",
         f"20261130T090000_1Z-{'0' * 32}",
-        f"২০২৬1130T090000Z-{'0' * 32}",
+        f"\u09e8\u09e6\u09e8\u09ec1130T090000Z-{'0' * 32}",  # digits too, but not ours
     ],
 )
 def test_what_is_no_run_id_is_refused_with_its_field(text: str) -> None:
@@ -86,3 +96,10 @@ def test_the_check_follows_the_table(old: RunStatus, new: RunStatus) -> None:
     else:
         with pytest.raises(ValueError, match=f"next states of {old}.*got {new}"):
             check_transition(old, new)
+
+
+def test_new_ids_begin_with_their_partition() -> None:
+    made = list(new_ids(500))
+    assert len(set(made)) == 500
+    assert {(id.version, id.bytes[0] == id.bytes[15]) for id in made} == {(4, True)}
+    assert len({id.bytes[15] for id in made}) > 200  # spread over the partitions

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bucketd.scheduler import specbook
 from bucketd.scheduler.specbook import DueSpecs, Instant, SpecBook
 from bucketd.store.feed import SpecRow
 from bucketd.timing import AtSpec, CronSpec, EverySpec, Spec, fires_between, next_fire, parse_cron, previous_fire
@@ -77,7 +78,9 @@ def row(spec_id: int, spec: Spec, max_jitter_s: int = 0) -> SpecRow:
 crons = st.tuples(st.sampled_from(CRONS), st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kathmandu"])).map(
     lambda pair: cron(*pair)
 )
-specs_of_all_kinds = st.lists(crons | st.sampled_from(INTERVALS).map(EverySpec) | st.just(AtSpec()), min_size=1, max_size=5)
+specs_of_all_kinds = st.lists(
+    crons | st.sampled_from(INTERVALS).map(EverySpec) | st.just(AtSpec()), min_size=1, max_size=5
+)
 jitters = st.just(0) | st.integers(0, 3_600)
 windows = st.tuples(st.integers(-20, 30), st.integers(0, 59), st.sampled_from([1, 59, 60, 61, 300])).map(
     lambda parts: (NOON + parts[0] * 60 + parts[1], NOON + parts[0] * 60 + parts[1] + parts[2])
@@ -102,8 +105,6 @@ def test_windows_in_any_order_with_specs_and_jitter_that_appear_late(data: st.Da
         assert found == sorted(expected(specs, table, start_s, end_s), key=repr)
 
 
-
-
 @settings(max_examples=150, deadline=None)
 @given(crons, st.integers(0, 3_600), st.integers(-5_000, 5_000), st.integers(1, 4_000))
 def test_occurrences_of_one_schedule(spec: CronSpec, jitter_s: int, start: int, length: int) -> None:
@@ -121,13 +122,16 @@ def test_the_spec_of_a_schedule_that_is_not_known_yet_has_no_occurrence() -> Non
 
 def test_minute_after_minute_costs_what_fires_not_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cron that fires once a year is looked at once."""
-    from bucketd.scheduler import specbook
-
     book = SpecBook()
     book.learn([row(1, cron("* * * * *")), *(row(i, cron("0 0 1 1 *")) for i in range(2, 50))])
     book.due(NOON, NOON + 60)
     calls: list[int] = []
-    monkeypatch.setattr(specbook, "next_fire", lambda *args: calls.append(1) or next_fire(*args))
+
+    def counted(spec: Spec, after_s: int) -> int | None:
+        calls.append(after_s)
+        return next_fire(spec, after_s)
+
+    monkeypatch.setattr(specbook, "next_fire", counted)
     for minute in range(1, 6):
         book.due(NOON + minute * 60, NOON + minute * 60 + 60)
     assert len(calls) == 5

@@ -1,5 +1,6 @@
 """From missing occurrences to rows and floors: each policy, holds, counts of what was not listed."""
 
+from typing import Any
 from uuid import UUID, uuid5
 
 from hypothesis import given
@@ -110,7 +111,7 @@ policies = st.fixed_dictionaries(
     st.integers(0, 500),
 )
 def test_every_slot_has_a_row_or_is_counted_in_one_below_a_floor(
-    schedules: list[tuple[dict[str, object], set[int], bool]], older: int
+    schedules: list[tuple[dict[str, Any], set[int], bool]], older: int
 ) -> None:
     """I3 for any mixture of schedules; and nothing that may still be confirmed lies below the floor that is raised."""
     ids = sorted(uuid5(ID, str(n)) for n in range(len(schedules)))
