@@ -143,9 +143,7 @@ class Planner:
             head = row.id.bytes + row.timing_version.to_bytes(4, "big")
             start_s = max(partition.settled_through_s + 1, now - LOOK_BACK_S)
             end_s = max(partition.planned_until * 60, partition.plan_from_s)  # from there on, minutes show it
-            for instant in self._node.book.occurrences(
-                row.spec_id, row.phase, row.jitter_offset_s, start_s, end_s
-            ):
+            for instant in self._node.book.occurrences(row.spec_id, row.phase, row.jitter_offset_s, start_s, end_s):
                 if instant.at_s >= row.from_s:
                     batch.add(row.partition, head, instant)
         if batch.fires:

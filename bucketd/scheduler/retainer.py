@@ -46,7 +46,7 @@ class Retainer:
                     if day.expired and not rose:
                         await retention.drop(connection, day)
                         dropped += 1
-                    elif day.unindexed and not day.expired:
+                    elif day.unindexed and not day.expired and day.detaching is None:
                         await retention.index(connection, day)
                         closed += 1
                 await retention.sweep(connection)

@@ -50,7 +50,7 @@ with clock as materialized (
     select at, id, %(claim)s::bigint, now, target_id, jitter_offset_s, 'running',
         case when late then 'late' else 'fire' end::bucketd.run_origin, 1, tenant
     from seen where verdict = 0
-    on conflict do nothing
+    on conflict do nothing  -- absorbed twins
     returning schedule_id, scheduled_at
 ), claimed as (
     insert into bucketd.claims (claim, runner_id, instants, created_at)

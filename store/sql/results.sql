@@ -13,6 +13,7 @@ with clock as materialized (
     set status = 'succeeded', claim = null, finished_at = k.now, http_status = e.http_status
     from clock k cross join ended e
     where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
+        and r.scheduled_at between (%(bounds)s::timestamptz[])[1] and (%(bounds)s::timestamptz[])[2]  -- prunes days once, not for every row
     returning 1
 ), gone as (
     delete from bucketd.claims where claim = any(%(spent)s::bigint[])
@@ -41,6 +42,7 @@ with clock as materialized (
             'at', to_char(k.now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'status', e.http_status, 'error', e.error)
     from clock k cross join ended e
     where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
+        and r.scheduled_at between (%(bounds)s::timestamptz[])[1] and (%(bounds)s::timestamptz[])[2]  -- prunes days once, not for every row
     returning r.schedule_id, r.scheduled_at, r.tenant, r.target_id, r.attempt, r.failures, r.finished_at, r.reason, r.status
 ), letters as (
     insert into bucketd.dead_letters (schedule_id, scheduled_at, tenant, name, target_id, payload, reason, attempts, failures, died_at)
@@ -68,6 +70,7 @@ with clock as materialized (
     set status = 'retrying', claim = null, wake_at = k.now, attempt = r.attempt - 1
     from clock k cross join ended e
     where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
+        and r.scheduled_at between (%(bounds)s::timestamptz[])[1] and (%(bounds)s::timestamptz[])[2]  -- prunes days once, not for every row
     returning 1
 ), gone as (
     delete from bucketd.claims where claim = any(%(spent)s::bigint[])

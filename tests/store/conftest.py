@@ -29,6 +29,13 @@ def migrated(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
+@pytest.fixture(scope="module")
+def shared(databases: Databases) -> Iterator[psycopg.Connection[Any]]:
+    """A database for the tests of one file, which do not get into each other's way: cheaper than one for each."""
+    with databases.clone() as url, psycopg.connect(url, autocommit=True) as connection:
+        yield connection
+
+
 @pytest_asyncio.fixture
 async def connection(dsn: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
     """The same for what is async."""

@@ -1,5 +1,7 @@
 """What an owner sees of the queues, and that trimming takes only what runners are done with."""
 
+from typing import Any
+
 from redis.asyncio import Redis
 
 from bucketd.store import backlog
@@ -16,7 +18,13 @@ async def state(redis: Redis, keys: Keys) -> Backlog:
 
 
 async def entries(redis: Redis, keys: Keys, count: int) -> list[bytes]:
-    return [await redis.xadd(keys.queues[SHARD], {"m": b"x"}) for _ in range(count)]
+    found: list[Any] = [await redis.xadd(keys.queues[SHARD], {"m": b"x"}) for _ in range(count)]
+    return found
+
+
+async def stored(redis: Redis, queue: str) -> list[bytes]:
+    messages: list[Any] = await redis.xrange(queue) or []
+    return [id for id, _ in messages]
 
 
 async def read(redis: Redis, keys: Keys, count: int) -> None:
@@ -68,10 +76,10 @@ async def test_what_is_acknowledged_and_not_deleted_is_trimmed(redis: Redis, key
     await read(redis, keys, 3)
     await redis.xack(queue, GROUP, raws[0])
     await state(redis, keys)
-    assert [id for id, _ in await redis.xrange(queue)] == raws[1:], "pending and undelivered ones stay"
+    assert await stored(redis, queue) == raws[1:], "pending and undelivered ones stay"
     await redis.xack(queue, GROUP, raws[1], raws[2])
     await state(redis, keys)
-    assert [id for id, _ in await redis.xrange(queue)] == raws[3:]
+    assert await stored(redis, queue) == raws[3:]
     await read(redis, keys, 9)
     await redis.xack(queue, GROUP, *raws)
     found = await state(redis, keys)

@@ -56,20 +56,22 @@ async def test_a_server_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("url", ["", "http://cache/0", "cache:6379"])
 def test_an_address_that_is_none(url: str) -> None:
-    with pytest.raises(ConfigError, match="expected .*BUCKETD_REDIS_URL"):
+    with pytest.raises(ConfigError, match=r"expected .*BUCKETD_REDIS_URL"):
         make_redis(of(url))
 
 
 @pytest.mark.parametrize("dsn", ["", f"postgresql://app:{SECRET}@db:port/x?no=such", f"dbname password={SECRET}"])
 def test_a_dsn_that_is_none(dsn: str) -> None:
-    with pytest.raises(ConfigError, match="expected .*BUCKETD_DSN") as caught:
+    with pytest.raises(ConfigError, match=r"expected .*BUCKETD_DSN") as caught:
         conninfo(Settings.load({}, dsn=dsn))
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
 def test_what_the_user_asked_for_is_kept_beside_our_time_outs(dsn: str) -> None:
-    settings = Settings.load({}, dsn=f"{dsn}&options=-c%20work_mem%3D7MB" if "?" in dsn else f"{dsn}?options=-c%20work_mem%3D7MB")
+    settings = Settings.load(
+        {}, dsn=f"{dsn}&options=-c%20work_mem%3D7MB" if "?" in dsn else f"{dsn}?options=-c%20work_mem%3D7MB"
+    )
     with psycopg.connect(conninfo(settings, application="asked")) as connection:
         shown = [
             connection.execute(f"show {name}".encode()).fetchone()

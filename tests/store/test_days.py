@@ -13,7 +13,9 @@ DAY = timedelta(days=1)
 
 def days(rows: Rows) -> list[datetime]:
     """First instants of the days that exist."""
-    names = rows.sql("select inhrelid::regclass::text from pg_inherits where inhparent = 'bucketd.runs'::regclass order by 1")
+    names = rows.sql(
+        "select inhrelid::regclass::text from pg_inherits where inhparent = 'bucketd.runs'::regclass order by 1"
+    )
     return [datetime.strptime(name[-8:], "%Y%m%d").replace(tzinfo=UTC) for (name,) in names]
 
 

@@ -16,7 +16,10 @@ async def test_nodes_are_alive_for_their_time_to_live(redis: Redis, keys: Keys) 
     assert (await members.beat(redis, keys, one, NOW, 10, {"pid": 1})).nodes == (one.hex,)
     found = await members.beat(redis, keys, other, NOW + 5, 10, {"pid": 2})
     assert found.nodes == tuple(sorted([one.hex, other.hex]))
-    assert {name: info["pid"] for name, info in (await members.infos(redis, keys)).items()} == {one.hex: 1, other.hex: 2}
+    assert {name: info["pid"] for name, info in (await members.infos(redis, keys)).items()} == {
+        one.hex: 1,
+        other.hex: 2,
+    }
     assert (await members.beat(redis, keys, other, NOW + 11, 10, {"pid": 2})).nodes == (other.hex,)
     assert set(await members.infos(redis, keys)) == {other.hex}, "what a dead node said goes with it"
 

@@ -61,7 +61,7 @@ async def test_a_schema_newer_than_the_code_is_refused(dsn: str) -> None:
 
 
 async def test_a_database_that_is_behind_is_told_what_to_do(empty_dsn: str, dsn: str) -> None:
-    with pytest.raises(SchemaError, match="without 0001_spine.*bucketd migrate"):
+    with pytest.raises(SchemaError, match=r"without 0001_spine.*bucketd migrate"):
         await require(empty_dsn)
     await require(dsn)
 

@@ -2,10 +2,12 @@
 
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
 import pytest
+import pytest_asyncio
 
 from bucketd.store import plan
 from bucketd.store.keys import PARTITIONS
@@ -16,7 +18,19 @@ from tests.support.rows import Rows
 Answer = Counter[tuple[int, int, int, int, bytes]]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def rows(shared: psycopg.Connection[Any]) -> Rows:
+    return Rows(shared)
+
+
+@pytest_asyncio.fixture
+async def connection(shared: psycopg.Connection[Any]) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    password: dict[str, Any] = {"password": shared.info.password} if shared.info.password else {}
+    async with await psycopg.AsyncConnection.connect(shared.info.dsn, autocommit=True, **password) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
 def table(rows: Rows) -> list[dict[str, Any]]:
     """400 schedules of a few specs, some paused, some with jitter, some edited."""
     random.seed(7)
@@ -24,7 +38,9 @@ def table(rows: Rows) -> list[dict[str, Any]]:
         for _ in range(400):
             paused, jitter_s = random.random() < 0.2, random.choice([0, 0, 30])
             if random.random() < 0.5:
-                rows.schedule(parse_cron(random.choice(["* * * * *", "0 9 * * *"]))[0], paused=paused, jitter_s=jitter_s)
+                rows.schedule(
+                    parse_cron(random.choice(["* * * * *", "0 9 * * *"]))[0], paused=paused, jitter_s=jitter_s
+                )
             else:
                 every_s = random.choice([60, 3_600])
                 rows.every(every_s, random.randrange(every_s), paused=paused, jitter_s=jitter_s)
@@ -55,7 +71,12 @@ OWNED = [sorted(random.Random(n).sample(range(PARTITIONS), size)) for n, size in
 async def test_whole(
     connection: psycopg.AsyncConnection[Any], rows: Rows, table: list[dict[str, Any]], owned: list[int]
 ) -> None:
-    specs = [rows.spec(EverySpec(60)), rows.spec(parse_cron("* * * * *")[0]), 9_999, rows.spec(parse_cron("0 9 * * *")[0])]
+    specs = [
+        rows.spec(EverySpec(60)),
+        rows.spec(parse_cron("* * * * *")[0]),
+        9_999,
+        rows.spec(parse_cron("0 9 * * *")[0]),
+    ]
     expected = Counter(
         (specs.index(row["spec_id"]), row["partition_id"], 0, 0, head(row))
         for row in table
@@ -68,7 +89,11 @@ async def test_whole(
 async def test_ranges(
     connection: psycopg.AsyncConnection[Any], rows: Rows, table: list[dict[str, Any]], owned: list[int]
 ) -> None:
-    minutely, hourly, cron = rows.spec(EverySpec(60)), rows.spec(EverySpec(3_600)), rows.spec(parse_cron("0 9 * * *")[0])
+    minutely, hourly, cron = (
+        rows.spec(EverySpec(60)),
+        rows.spec(EverySpec(3_600)),
+        rows.spec(parse_cron("0 9 * * *")[0]),
+    )
     wanted = [
         PhaseRange(minutely, 0, 60), PhaseRange(hourly, 3_590, 3_600), PhaseRange(hourly, 0, 900),
         PhaseRange(cron, 0, 1), PhaseRange(cron, 10, 20), PhaseRange(minutely, 5, 5), PhaseRange(9_999, 0, 10**10),

@@ -15,7 +15,7 @@ FORMS: dict[RunStatus, set[tuple[bool, bool, bool]]] = {
     RunStatus.DEFERRED: {(False, True, False)},
     RunStatus.WAITING: {(False, True, False)},
     RunStatus.HELD: {(False, True, False)},
-    **dict.fromkeys(FINAL, {(False, False, True)}),
+    **{status: {(False, False, True)} for status in FINAL},
 }
 
 
@@ -25,12 +25,12 @@ def test_the_enum_of_postgres_is_the_enum_of_the_code(migrated: psycopg.Connecti
     assert set(row[0]) == {str(status) for status in RunStatus} == {str(status) for status in TRANSITIONS}
     origins = migrated.execute("select enum_range(null::bucketd.run_origin)::text[]").fetchone()
     assert origins is not None
-    assert set(origins[0]) == {"fire", "settle", "catch_up", "trigger", "backfill"}
+    assert set(origins[0]) == {"fire", "late", "settle", "catch_up", "trigger", "backfill"}
 
 
 @pytest.mark.parametrize("status", list(RunStatus))
 def test_no_row_is_without_wake_at_or_claim_unless_it_is_final(
-    postgres_of_test: psycopg.Connection[Any], status: RunStatus
+    shared: psycopg.Connection[Any], status: RunStatus
 ) -> None:
     """I7 as a CHECK. Whether a final row may still carry `finished_at` is all that is free."""
     for claim, wakes, finished in product([False, True], repeat=3):
@@ -43,25 +43,25 @@ def test_no_row_is_without_wake_at_or_claim_unless_it_is_final(
             " values (now(), gen_random_uuid(), 1, %(status)s, 'fire', 'default', %(claim)s, %(wake)s, %(finished)s)"
         )
         if any((claim, wakes) == form[:2] and (finished or not form[2]) for form in FORMS[status]):
-            postgres_of_test.execute(insert, values)
+            shared.execute(insert, values)
         else:
             with pytest.raises(psycopg.errors.CheckViolation, match="runs_states"):
-                postgres_of_test.execute(insert, values)
+                shared.execute(insert, values)
 
 
-def test_a_held_row_waits_for_ever(postgres_of_test: psycopg.Connection[Any]) -> None:
+def test_a_held_row_waits_for_ever(shared: psycopg.Connection[Any]) -> None:
     with pytest.raises(psycopg.errors.CheckViolation, match="runs_states"):
-        postgres_of_test.execute(
+        shared.execute(
             "insert into bucketd.runs (scheduled_at, schedule_id, target_id, status, origin, tenant, wake_at)"
             " values (now(), gen_random_uuid(), 1, 'held', 'fire', 'default', now())"
         )
 
 
-def test_a_run_key_has_one_row(postgres_of_test: psycopg.Connection[Any]) -> None:
+def test_a_run_key_has_one_row(shared: psycopg.Connection[Any]) -> None:
     insert = (
         "insert into bucketd.runs (scheduled_at, schedule_id, target_id, status, origin, tenant, wake_at)"
         " values (date_trunc('day', now()), '00000000-0000-4000-8000-000000000001', 1, 'deferred', 'fire', 'default', now())"
     )
-    postgres_of_test.execute(insert)
+    shared.execute(insert)
     with pytest.raises(psycopg.errors.UniqueViolation):
-        postgres_of_test.execute(insert)
+        shared.execute(insert)

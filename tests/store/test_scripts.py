@@ -1,6 +1,7 @@
 """Each Lua script by itself on a real server: what it refuses, what it keeps whole, what a repeat does."""
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -48,7 +49,8 @@ async def drain(
 async def queued(redis: Redis, keys: Keys) -> list[bytes]:
     """Fires in the queue, in order, from messages that decode."""
     fires: list[bytes] = []
-    for _, fields in await redis.xrange(keys.queue(P)):
+    messages: list[Any] = await redis.xrange(keys.queue(P)) or []
+    for _, fields in messages:
         partition, packed = decode_message(fields[b"m"])
         assert partition == P
         fires += [packed[i : i + 33] for i in range(0, len(packed), 33)]
@@ -86,7 +88,9 @@ FENCES: Sequence[tuple[dict[str, object], FenceState]] = [
 ]
 
 
-@pytest.mark.parametrize(("standing", "state"), [*FENCES, ({"epoch": 5, "token": "me", "plan_seq": 1}, FenceState.LOST)])
+@pytest.mark.parametrize(
+    ("standing", "state"), [*FENCES, ({"epoch": 5, "token": "me", "plan_seq": 1}, FenceState.LOST)]
+)
 async def test_a_drain_compares_epoch_token_and_plan(
     redis: Redis, keys: Keys, standing: dict[str, object], state: FenceState
 ) -> None:
@@ -103,7 +107,9 @@ async def test_a_drain_compares_epoch_token_and_plan(
         assert (await drain(redis, keys, Fence(P, 5, "me", 2), START_MS, compare=False)).fires == 1
 
 
-@pytest.mark.parametrize(("standing", "state"), [*FENCES, ({"epoch": 5, "token": "me", "plan_seq": 0}, FenceState.LOST)])
+@pytest.mark.parametrize(
+    ("standing", "state"), [*FENCES, ({"epoch": 5, "token": "me", "plan_seq": 0}, FenceState.LOST)]
+)
 async def test_a_mark_compares_too_and_leaves_a_foreign_fence_alone(
     redis: Redis, keys: Keys, standing: dict[str, object], state: FenceState
 ) -> None:
@@ -152,8 +158,8 @@ async def test_the_cap_of_the_queue_is_exact_and_what_is_beyond_stays(redis: Red
     assert [one.queue_fires for one in found] == [8, 16, 20, 20]
     assert found[-1].next_due_ms == START_MS + 20_000
     assert await redis.zcard(keys.bucket(P, MINUTE)) == 5
-    oldest, _ = (await redis.xrange(keys.queue(P), count=1))[0]
-    await redis.xdel(keys.queue(P), oldest)  # a runner is done with eight
+    messages: Any = await redis.xrange(keys.queue(P), count=1)
+    await redis.xdel(keys.queue(P), messages[0][0])  # a runner is done with eight
     assert (await drain(redis, keys, fence, START_MS + 60_000, batch=8, cap=20)).fires == 5
 
 
@@ -199,7 +205,7 @@ async def test_xadd_comes_before_zrem(redis: Redis, keys: Keys, token: str) -> N
     await fill(redis, keys, fence, 3)
     top = f"{2**64 - 1}-{2**64 - 1}"
     await redis.xadd(keys.queue(P), {"full": "stream"}, id=top)  # no id is left above this one
-    with pytest.raises(Exception, match="exhausted|ID"):
+    with pytest.raises(Exception, match=r"exhausted|ID"):
         await drain(redis, keys, fence, START_MS + 60_000)
     assert await redis.zcard(keys.bucket(P, MINUTE)) == 3
 
@@ -212,10 +218,16 @@ async def test_planning_twice_changes_nothing(redis: Redis, keys: Keys, token: s
     assert 0 < await redis.ttl(keys.bucket(P, MINUTE)) <= buckets.KEEP_S
 
 
-async def test_many_members_go_in_several_commands(redis: Redis, keys: Keys, token: str) -> None:
+@pytest.mark.parametrize("most", [50_000, 1_000])
+async def test_many_members_go_in_several_commands_and_pipelines(
+    redis: Redis, keys: Keys, token: str, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(buckets, "PIPELINE_MEMBERS", most)
     await scripts.run(redis, "fence", [keys.fence(P)], [1, token])
-    await buckets.plan(redis, keys, {(P, MINUTE): flat(2_500, 1)}, [Fence(P, 1, token, 1)], compare=True)
-    assert await redis.zcard(keys.bucket(P, MINUTE)) == 2_500
+    entries = {(P, MINUTE): flat(2_500, 1), (P, MINUTE + 1): flat(10), (P + 16, MINUTE): flat(1_200)}
+    assert await buckets.plan(redis, keys, entries, [Fence(P, 1, token, 1)], compare=True) == [FenceState.HELD]
+    counts = [await redis.zcard(keys.bucket(partition, minute)) for partition, minute in entries]
+    assert counts == [2_500, 10, 1_200]
     assert await redis.zscore(keys.bucket(P, MINUTE), fire(2_499)) == START_MS + 2_499
 
 

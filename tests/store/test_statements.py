@@ -49,7 +49,11 @@ def test_a_line_of_purpose_stands_before_it(module: str, name: str) -> None:
 @pytest.mark.parametrize("module", modules())
 def test_each_statement_is_used(module: str) -> None:
     """By name, in the module that owns the file or in one of its readers."""
-    readers = [path.read_text(encoding="utf-8") for part in ("store", "bucketd", "runner") for path in (ROOT / part).rglob("*.py")]
+    readers = [
+        path.read_text(encoding="utf-8")
+        for part in ("store", "bucketd", "runner")
+        for path in (ROOT / part).rglob("*.py")
+    ]
     code = "".join(reader for reader in readers if "statements" in reader)
     assert [name for name in statements(module) if f'"{name}"' not in code] == []
 
@@ -57,9 +61,9 @@ def test_each_statement_is_used(module: str) -> None:
 def test_names_are_written_in_full() -> None:
     """No statement depends on the caller's search_path."""
     tables = (
-        "cluster specs targets schedules schedule_versions runs claims runners partitions backfills holds dead_letters"
-    ).split()
-    bare = re.compile(rf"\b(?:from|join|update|into)\s+(?:{'|'.join(tables)})\b(?!\s*\()", re.IGNORECASE)
+        "cluster|specs|targets|schedules|schedule_versions|runs|claims|runners|partitions|backfills|holds|dead_letters"
+    )
+    bare = re.compile(rf"\b(?:from|join|update|into)\s+(?:{tables})\b(?!\s*\()", re.IGNORECASE)
     ctes = re.compile(r"(\w+)\s+as\s+(?:not\s+)?(?:materialized\s*)?\(", re.IGNORECASE)
     for module, name in NAMED:
         text = statements(module)[name]

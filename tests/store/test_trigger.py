@@ -13,6 +13,11 @@ from tests.support.rows import Rows
 STAMPED = "timing_version, timing_from, floor, revision, change_xid::text, timing_xid::text, updated_at, jitter_offset_s, due_phase"
 
 
+@pytest.fixture
+def rows(shared: psycopg.Connection[Any]) -> Rows:
+    return Rows(shared)
+
+
 def stamps(rows: Rows, id: UUID) -> tuple[Any, ...]:
     return tuple(rows.sql(f"select {STAMPED} from bucketd.schedules where id = %s", id)[0])
 
@@ -50,15 +55,27 @@ def test_stamps_cannot_be_written(rows: Rows, column: str) -> None:
 def test_an_update_that_changes_nothing_changes_nothing(rows: Rows) -> None:
     id = rows.every(60, 7, payload='{"a": 1}', labels='{"b": "c"}', jitter_s=20)
     before = stamps(rows, id)
-    rows.sql("update bucketd.schedules set phase = 7, payload = '{\"a\": 1}', labels = '{\"b\": \"c\"}' where id = %s", id)
-    rows.sql("update bucketd.schedules set change_xid = '7', timing_from = '2020-01-01', updated_at = now() where id = %s", id)
+    rows.sql(
+        'update bucketd.schedules set phase = 7, payload = \'{"a": 1}\', labels = \'{"b": "c"}\' where id = %s', id
+    )
+    rows.sql(
+        "update bucketd.schedules set change_xid = '7', timing_from = '2020-01-01', updated_at = now() where id = %s",
+        id,
+    )
     assert stamps(rows, id) == before
     assert versions(rows, id) == []
 
 
 @pytest.mark.parametrize(
     "change",
-    ["payload = '{\"a\": 2}'", "name = 'other'", "expression = 'e'", "timeout_s = 9", "misfire = 'skip'", "labels = '{\"x\": \"y\"}'"],
+    [
+        "payload = '{\"a\": 2}'",
+        "name = 'other'",
+        "expression = 'e'",
+        "timeout_s = 9",
+        "misfire = 'skip'",
+        'labels = \'{"x": "y"}\'',
+    ],
 )
 def test_an_edit_that_is_no_timing_moves_no_version(rows: Rows, change: str) -> None:
     id = rows.every(60)
@@ -128,15 +145,15 @@ def test_jitter_is_stable_and_stays_below_the_period(rows: Rows) -> None:
 
 
 def test_a_spec_knows_the_largest_jitter_of_its_schedules(rows: Rows) -> None:
-    spec = rows.spec(parse_cron("0 9 * * *")[0])
+    spec = rows.spec(parse_cron("0 8 * * *")[0])
     of_spec = "select max_jitter_s, change_xid::text from bucketd.specs where spec_id = %s"
     before = rows.sql(of_spec, spec)[0]
-    rows.cron("0 9 * * *", jitter_s=300)
+    rows.cron("0 8 * * *", jitter_s=300)
     grown = rows.sql(of_spec, spec)[0]
     assert grown[0] == 300
     assert int(grown[1]) > int(before[1]), "the feed of specs shows it"
-    rows.cron("0 9 * * *", jitter_s=20)
-    rows.cron("0 9 * * *")
+    rows.cron("0 8 * * *", jitter_s=20)
+    rows.cron("0 8 * * *")
     assert rows.sql(of_spec, spec)[0] == grown
 
 
@@ -149,11 +166,12 @@ def test_a_phase_edit_moves_the_phase_of_due(rows: Rows) -> None:
     assert rows.of(id, "jitter_offset_s", "due_phase", "timing_version") == (0, 50, 3)
 
 
-def test_copy_is_stamped_like_any_insert(rows: Rows, postgres_of_test: psycopg.Connection[Any]) -> None:
+def test_copy_is_stamped_like_any_insert(rows: Rows, shared: psycopg.Connection[Any]) -> None:
     spec, target, ids = rows.spec(EverySpec(60)), rows.target(), [uuid4() for _ in range(50)]
-    with postgres_of_test.cursor() as cursor, cursor.copy(
-        b"copy bucketd.schedules (id, name, spec_id, phase, jitter_s, target_id) from stdin"
-    ) as copy:
+    with (
+        shared.cursor() as cursor,
+        cursor.copy(b"copy bucketd.schedules (id, name, spec_id, phase, jitter_s, target_id) from stdin") as copy,
+    ):
         for n, id in enumerate(ids):
             copy.write_row((id, f"copied-{n}", spec, n, 10, target))
     found = rows.sql("select timing_version, revision, timing_from = floor, due_phase = (phase + jitter_offset_s) %% 60"
@@ -161,8 +179,8 @@ def test_copy_is_stamped_like_any_insert(rows: Rows, postgres_of_test: psycopg.C
     assert found == [(1, 1, True, True)] * 50
 
 
-def test_one_transaction_writes_one_change(rows: Rows, postgres_of_test: psycopg.Connection[Any]) -> None:
-    with postgres_of_test.transaction():
+def test_one_transaction_writes_one_change(rows: Rows, shared: psycopg.Connection[Any]) -> None:
+    with shared.transaction():
         one, other = rows.every(60), rows.every(90)
         xid = rows.one("select pg_current_xact_id()::text")
     assert rows.of(one, "change_xid::text") == rows.of(other, "change_xid::text") == xid

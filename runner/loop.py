@@ -1,0 +1,303 @@
+"""The runner process: one TaskGroup owns every task, and the order of start and stop is written here, once.
+
+Tasks: heartbeat, intake, reclaim, acknowledge, CONFIRMERS x confirm, wake, wake channel, RESULT_WRITERS x result,
+upkeep (stale runs, lost claims, the log line), and one task a call in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import fields
+from typing import Any
+
+import psycopg
+from redis.exceptions import RedisError
+
+from bucketd.runner.admission import Admission
+from bucketd.runner.backlog import Acknowledger, Backlog
+from bucketd.runner.call import Caller
+from bucketd.runner.confirm import Confirmer
+from bucketd.runner.heartbeat import Heartbeat
+from bucketd.runner.intake import BLOCK_S, Intake
+from bucketd.runner.lanes import Lanes
+from bucketd.runner.outage import Outage
+from bucketd.runner.result import Results
+from bucketd.runner.run import ClaimBook, Incarnation
+from bucketd.runner.targets import Targets
+from bucketd.runner.wake import Waker
+from bucketd.store import queues
+from bucketd.store.claims import sweep_lost
+from bucketd.store.clock import monotonic
+from bucketd.store.config import Settings
+from bucketd.store.connect import check_redis, make_pool, make_redis, postgres_errors
+from bucketd.store.keys import Keys
+from bucketd.store.log import event, warn
+from bucketd.store.migrate import require_current
+
+CONFIRMERS = 3  # statements at once: two keep Postgres busy while one is on its way
+RESULT_WRITERS = 2
+REPORT_S = 10.0
+UPKEEP_S = 0.5
+SWEEP_S = 10.0
+SWEEP_OLDER_S = 20.0  # longer than a statement with its wait for a connection can be on its way
+
+
+class Runner:
+    """One runner. `run` is its whole life; `totals` counts what its services report."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.totals: Counter[str] = Counter()
+        self.started = asyncio.Event()
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Begins a graceful stop."""
+        self._stopping.set()
+        if self.started.is_set():
+            self.waker.nudged.set()
+            self.admission.release()
+
+    async def run(self) -> None:
+        """Runs until `stop`. Raises what says that a store is unfit or unreachable at the start; later outages are survived."""
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    self._build(group, stack)
+                    await self._live(group)
+            finally:
+                await self._caller.close()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        settings = self.settings
+        self._caller = Caller()
+        stack.push_async_callback(self._caller.close)
+        self._redis = make_redis(settings, blocking_s=BLOCK_S)
+        stack.push_async_callback(self._redis.aclose)
+        with postgres_errors(settings):
+            self._hot = await stack.enter_async_context(
+                make_pool(settings, application="bucketd runner", size=CONFIRMERS + RESULT_WRITERS + 1, hot=True)
+            )
+            self._heart_pool = await stack.enter_async_context(
+                make_pool(settings, application="bucketd runner heartbeat", size=1)
+            )
+            self._pool = await stack.enter_async_context(
+                make_pool(settings, application="bucketd runner upkeep", size=1)
+            )
+            async with self._pool.connection() as connection:
+                await require_current(connection)
+        await check_redis(self._redis, settings)
+
+    def _build(self, group: asyncio.TaskGroup, stack: AsyncExitStack) -> None:
+        settings = self.settings
+        self.admission = Admission(settings)
+        self.book = ClaimBook()
+        self.heartbeat = Heartbeat(settings, self._heart_pool)
+        self.targets = Targets(self._pool)
+        self.results = Results(self._hot, admission=self.admission, book=self.book)
+        self.lanes = Lanes(
+            settings.concurrency,
+            caller=self._caller,
+            group=group,
+            admission=self.admission,
+            heartbeat=self.heartbeat,
+            targets=self.targets,
+            results=self.results,
+        )
+        self.backlog = Backlog(2 * settings.confirm_batch)
+        self.acknowledger = Acknowledger(self._redis)
+        self.intake = Intake(settings, self._redis, self.backlog, self.acknowledger, self.heartbeat)
+        claiming: dict[str, Any] = {
+            "admission": self.admission,
+            "heartbeat": self.heartbeat,
+            "book": self.book,
+            "dispatch": self.lanes.dispatch,
+        }
+        self.confirmer = Confirmer(
+            settings, self._hot, backlog=self.backlog, acknowledger=self.acknowledger, **claiming
+        )
+        self.waker = Waker(settings, self._hot, self._redis, **claiming)
+        self.heartbeat.on_alive.append(self.lanes.pump)
+        self.heartbeat.on_lost.append(self._lost)
+
+    def _lost(self, incarnation: Incarnation) -> None:
+        self.lanes.lost()
+        self.totals["claims_lost"] += self.book.drop(incarnation)
+
+    async def _live(self, group: asyncio.TaskGroup) -> None:
+        """Start: alive first, then results, calls, claims, and intake last. Stop: the other way round."""
+        await self._once_up(self.heartbeat.run_once, "heartbeat")
+        await self._once_up(self.intake.prepare, "intake")
+        keepers = [self.heartbeat.run(), self.acknowledger.run(), self.waker.listen(), self._upkeep()]
+        keepers += [self._write_results() for _ in range(RESULT_WRITERS)]
+        keeping = [group.create_task(keeper) for keeper in keepers]
+        claiming = [group.create_task(self._confirm()) for _ in range(CONFIRMERS)]
+        claiming += [group.create_task(self._wake())]
+        reading = [group.create_task(self._intake()), group.create_task(self._reclaim())]
+        event("runner_started", runner=self.heartbeat.current.runner_id, concurrency=self.settings.concurrency)
+        self.started.set()
+        await self._stopping.wait()
+        begun = monotonic()
+        await _end(reading, grace_s=BLOCK_S + self.settings.redis_read_timeout_s)
+        await _end(claiming, grace_s=self.settings.statement_timeout_s)
+        returned = self.lanes.close()
+        await self._drain(begun + self.settings.drain_timeout_s)
+        await self._let_go()
+        await _end(keeping, grace_s=0.0)
+        await self._leave()
+        fields_: dict[str, Any] = {**self.totals, "returned": returned, "took_s": monotonic() - begun}
+        event("runner_stopped", **fields_)
+
+    async def _once_up(self, step: Callable[[], Awaitable[object]], what: str) -> None:
+        outage = Outage(what)
+        while True:
+            try:
+                await step()
+                outage.recovered()
+                return
+            except (psycopg.Error, RedisError) as error:
+                await asyncio.sleep(outage.failed(error))
+
+    async def _drain(self, until: float) -> None:
+        """Calls finish and results are written; at the time-out the calls are cancelled, and their rows are the reaper's."""
+        cut = await self.lanes.finish(until - monotonic())
+        if cut:
+            warn("drain_timeout", calls=cut)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(until - monotonic(), self.settings.statement_timeout_s)):
+                await self.results.empty.wait()
+
+    async def _let_go(self) -> None:
+        with suppress(RedisError, OSError):
+            await self.acknowledger.run_once()
+            consumer = str(self.heartbeat.current.runner_id)
+            await self.acknowledger.let_go(consumer, int(self.settings.reclaim_idle_s * 1000))
+            await queues.remove_consumer(self._redis, consumer, Keys(self.settings.redis_prefix).queues)
+
+    async def _leave(self) -> None:
+        with suppress(psycopg.Error):  # the lease runs out by itself
+            await self.heartbeat.leave()
+
+    async def _intake(self) -> None:
+        while not self._stopping.is_set():
+            if not self.backlog.room.is_set():
+                await self._either(self.backlog.room)
+                continue
+            try:
+                self._count(await self.intake.run_once())
+                self.intake.fine()
+            except RedisError as error:
+                await self.intake.survive(error)
+
+    async def _reclaim(self) -> None:
+        found = 0  # while a dead runner's messages last, the next look is at once
+        while not self._stopping.is_set():
+            if not found:
+                await self._pause(self.intake.reclaim_pause_s())
+            await self._either(self.backlog.room)
+            if self._stopping.is_set():
+                return
+            try:
+                report = await self.intake.reclaim_once()
+                found = report.reclaimed
+                self._count(report)
+            except RedisError as error:
+                found = 0
+                await self.intake.survive(error)
+
+    async def _confirm(self) -> None:
+        while not self._stopping.is_set():
+            await self._either(self.backlog.some)
+            await self.admission.wait()
+            if not self._stopping.is_set():
+                self._count(await self.confirmer.run_once())
+
+    async def _wake(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                report = await self.waker.run_once()
+                self._count(report)
+                await self.waker.pause(report)
+            except psycopg.Error as error:
+                await self.waker.survive(error)
+
+    async def _write_results(self) -> None:
+        while True:
+            await self.results.wait()
+            self._count(await self.results.run_once())
+
+    async def _upkeep(self) -> None:
+        swept = reported = monotonic()
+        outage = Outage("sweep")
+        while True:
+            await asyncio.sleep(UPKEEP_S)
+            self.totals["stale"] += self.lanes.give_back_stale()
+            now = monotonic()
+            if now - reported >= REPORT_S:
+                reported = now
+                event("runner", **{**self.totals, **self.state()})
+            if now - swept >= SWEEP_S and self.heartbeat.believed():
+                swept = now
+                try:
+                    await self._sweep()
+                    outage.recovered()
+                except psycopg.Error as error:
+                    outage.failed(error)
+
+    async def _sweep(self) -> None:
+        async with self._pool.connection() as connection:
+            known = self.book.numbers()
+            runner_id = self.heartbeat.current.runner_id
+            claims, runs = await sweep_lost(connection, runner_id, known, older_than_s=SWEEP_OLDER_S)
+        self.totals["claims_swept"] += claims
+        self.totals["runs_swept"] += runs
+
+    def state(self) -> dict[str, int]:
+        """What is held now."""
+        return {
+            "fires_waiting": self.backlog.size,
+            "messages_held": self.acknowledger.held,
+            "ready": self.admission.ready,
+            "open": self.admission.open,
+            "in_flight": self.lanes.in_flight,
+            "window": self.admission.window,
+        }
+
+    def _count(self, report: Any) -> None:
+        for item in fields(report):
+            value = getattr(report, item.name)
+            if isinstance(value, Counter):
+                self.totals.update({f"{item.name}_{key}": number for key, number in value.items()})
+            else:
+                self.totals[item.name] += int(value)
+
+    async def _either(self, condition: asyncio.Event) -> None:
+        """Until the condition, or the stop."""
+        if condition.is_set() or self._stopping.is_set():
+            return
+        waits = [asyncio.ensure_future(condition.wait()), asyncio.ensure_future(self._stopping.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+
+async def _end(tasks: list[asyncio.Task[Any]], *, grace_s: float) -> None:
+    """Lets the tasks end by themselves for a while, then cancels them; returns when they have ended."""
+    _, pending = await asyncio.wait(tasks, timeout=grace_s)
+    for task in pending:
+        task.cancel()
+    if pending:
+        await asyncio.wait(pending)

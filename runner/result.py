@@ -1,0 +1,219 @@
+"""Step 5 of 5: target -> run row.
+
+Outcomes are collected for a few milliseconds and written by the batch, where attempt and claim are still ours; a row that is
+not was fenced (cancelled, or taken by the reaper) and its outcome is discarded and counted. If the process dies before the
+commit the rows stand under a claim of a dead runner: the next attempt repeats the call, which is why targets get the run's id.
+A statement whose reply was lost is sent again: zero rows then mean done or fenced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from bucketd.runner.admission import Admission
+from bucketd.runner.call import Answer
+from bucketd.runner.outage import Cause, Outage, cause
+from bucketd.runner.retry import Class, classify, delay_s, error_text
+from bucketd.runner.run import ClaimBook, Run, counted
+from bucketd.store import results as statement
+from bucketd.store.arrays import packed_int2
+from bucketd.store.log import warn
+from bucketd.store.results import Failed, Keys
+from bucketd.store.runners import CallTarget
+
+BATCH = 2_000
+LINGER_S = 0.004  # outcomes of this time share a statement and a commit
+
+
+@dataclass(frozen=True, slots=True)
+class ResultReport:
+    """One statement. `fenced`: outcomes that came too late; `dropped`: of an incarnation that has ended."""
+
+    succeeded: int = 0
+    failed: int = 0
+    given_back: int = 0
+    fenced: int = 0
+    dropped: int = 0
+
+
+class _Success(NamedTuple):
+    runs: list[Run]
+    status: int
+
+
+class Results:
+    """Collects outcomes and writes them. Bounded by admission: an outcome is an open run."""
+
+    def __init__(self, pool: AsyncConnectionPool, *, admission: Admission, book: ClaimBook) -> None:
+        self._pool = pool
+        self._admission = admission
+        self._book = book
+        self._succeeded: deque[_Success] = deque()
+        self._failed: deque[tuple[Run, Failed]] = deque()
+        self._unmade: deque[Run] = deque()
+        self._waiting = 0
+        self._writing = 0
+        self.some = asyncio.Event()
+        self.full = asyncio.Event()
+        self.empty = asyncio.Event()
+        self.empty.set()
+        self._outage = Outage("result")
+
+    def done(self, runs: list[Run], target: CallTarget, answer: Answer) -> None:
+        """The answer to the request that carried these runs."""
+        if answer.status is not None and classify(answer.status) is Class.SUCCESS:
+            self._succeeded.append(_Success(runs, answer.status))
+        else:
+            self._failed.extend((run, failure(run.attempt, target, answer, random.random())) for run in runs)
+        self._added(len(runs))
+
+    def give_back(self, runs: Sequence[Run]) -> None:
+        """These runs were never called: anybody may take them."""
+        self._unmade.extend(runs)
+        self._added(len(runs))
+
+    def _added(self, runs: int) -> None:
+        self._waiting += runs
+        if self._waiting:
+            self.some.set()
+            self.empty.clear()
+        if self._waiting >= BATCH:
+            self.full.set()
+
+    async def wait(self) -> None:
+        """Until there is a batch, or something has waited LINGER_S."""
+        await self.some.wait()
+        if not self.full.is_set():
+            try:
+                async with asyncio.timeout(LINGER_S):
+                    await self.full.wait()
+            except TimeoutError:
+                pass
+
+    async def run_once(self) -> ResultReport:
+        """Writes one batch of one kind: the rare kinds first. Waits while Postgres is away."""
+        if self._unmade:
+            return await self._write_back()
+        if self._failed:
+            return await self._write_failed()
+        return await self._write_succeeded()
+
+    async def _write_succeeded(self) -> ResultReport:
+        runs: list[Run] = []
+        statuses: list[bytes] = []
+        while self._succeeded and len(runs) < BATCH:
+            group = self._succeeded.popleft()
+            runs += group.runs
+            statuses += [packed_int2(group.status)] * len(group.runs)
+        self._took(len(runs))
+        living, dropped = _living(runs)
+        if dropped:
+            statuses = [status for run, status in zip(runs, statuses, strict=True) if not run.claim.incarnation.ended]
+
+        async def write(connection: psycopg.AsyncConnection[object], spent: Sequence[int]) -> int:
+            return await statement.write_succeeded(connection, _keys(living), statuses, spent)
+
+        fenced = await self._write(living, len(runs), write)
+        return ResultReport(succeeded=len(living) - fenced, fenced=fenced, dropped=dropped)
+
+    async def _write_failed(self) -> ResultReport:
+        pairs = [self._failed.popleft() for _ in range(min(BATCH, len(self._failed)))]
+        self._took(len(pairs))
+        kept = [(run, failed) for run, failed in pairs if not run.claim.incarnation.ended]
+        living = [run for run, _ in kept]
+
+        async def write(connection: psycopg.AsyncConnection[object], spent: Sequence[int]) -> int:
+            return await statement.write_failed(connection, _keys(living), [failed for _, failed in kept], spent)
+
+        fenced = await self._write(living, len(pairs), write)
+        return ResultReport(failed=len(living) - fenced, fenced=fenced, dropped=len(pairs) - len(living))
+
+    async def _write_back(self) -> ResultReport:
+        runs = [self._unmade.popleft() for _ in range(min(BATCH, len(self._unmade)))]
+        self._took(len(runs))
+        living, dropped = _living(runs)
+
+        async def write(connection: psycopg.AsyncConnection[object], spent: Sequence[int]) -> int:
+            return await statement.give_back(connection, _keys(living), spent)
+
+        fenced = await self._write(living, len(runs), write)
+        return ResultReport(given_back=len(living) - fenced, fenced=fenced, dropped=dropped)
+
+    def _took(self, runs: int) -> None:
+        self._waiting -= runs
+        self._writing += runs
+        if not self._waiting:
+            self.some.clear()
+        if self._waiting < BATCH:
+            self.full.clear()
+
+    async def _write(
+        self, runs: list[Run], taken: int, write: Callable[[psycopg.AsyncConnection[object], Sequence[int]], object]
+    ) -> int:
+        """Sends the statement until it is answered; how many rows were fenced (unknown after a lost reply: 0)."""
+        try:
+            return await self._send(runs, write) if runs or self._book.has_left_over else 0
+        finally:
+            self._writing -= taken
+            self._admission.ended(taken)
+            if self._book.has_left_over and not self._waiting:
+                self.some.set()  # one more statement, of claims alone
+            elif not self._waiting and not self._writing:
+                self.empty.set()
+
+    async def _send(self, runs: list[Run], write: Callable[..., object]) -> int:
+        counts = counted(runs)
+        spent = self._book.spent_by(counts)
+        again = False
+        while not (runs and runs[0].claim.incarnation.ended):
+            try:
+                async with self._pool.connection() as connection:
+                    rows = await write(connection, spent)  # type: ignore[misc]
+                self._book.written(counts, spent)
+                self._outage.recovered()
+                return 0 if again else len(runs) - int(rows)
+            except psycopg.Error as error:
+                if cause(error) is Cause.ROW:
+                    warn("results_refused", runs=len(runs), sqlstate=error.sqlstate, error=str(error)[:200])
+                    break
+                again = True
+                await asyncio.sleep(self._outage.failed(error))
+        self._book.unwritten(counts, spent)
+        for claim in counts:
+            self._book.forget(claim)
+        return len(runs)
+
+
+def _living(runs: list[Run]) -> tuple[list[Run], int]:
+    """Runs of an incarnation that lives, and how many others there were."""
+    living = [run for run in runs if not run.claim.incarnation.ended]
+    return living, len(runs) - len(living)
+
+
+def _keys(runs: Sequence[Run]) -> Keys:
+    return Keys(
+        [run.schedule_id for run in runs],
+        [run.at for run in runs],
+        [packed_int2(run.attempt) for run in runs],
+        [run.claim.packed for run in runs],
+    )
+
+
+def failure(attempt: int, target: CallTarget, answer: Answer, draw: float) -> Failed:
+    """What a failed attempt means for its run. `draw` in [0, 1)."""
+    text = error_text(answer.error)
+    if not answer.buildable or (answer.status is not None and classify(answer.status) is Class.REJECTED):
+        return Failed(answer.status, text, None, "rejected")
+    if attempt >= target.max_attempts:
+        return Failed(answer.status, text, None, "attempts")
+    base_s, cap_s = target.retry_base_s, target.retry_cap_s
+    wait_s = delay_s(attempt, base_s=base_s, cap_s=cap_s, draw=draw, retry_after_s=answer.retry_after_s)
+    return Failed(answer.status, text, wait_s, None)

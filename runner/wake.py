@@ -1,0 +1,139 @@
+"""Rows with a due wake_at go on: retries, triggers, backfills, what settling deferred or a dead runner left.
+
+Runs at each `wake_poll_s`, at once after a full batch, and at once when a message on the wake channel says that rows were
+written. If the process dies after the commit, the rows stand under a claim of a dead runner. If the reply is lost, nobody knows
+the claim, and the sweep frees its rows with their attempt number, for no call was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from bucketd.runner.admission import Admission
+from bucketd.runner.bodies import body, moment_of
+from bucketd.runner.heartbeat import Heartbeat
+from bucketd.runner.outage import Outage
+from bucketd.runner.run import Claim, ClaimBook, Run
+from bucketd.store import wake as statement
+from bucketd.store.config import Settings
+from bucketd.store.keys import Keys
+
+MOST = 1_000  # rows a statement: with their payloads they are heavier than fires
+LISTEN_S = 5.0  # a read of the channel: the poll covers what a dead connection hides
+
+
+@dataclass(frozen=True, slots=True)
+class WakeReport:
+    """One look. `ended`: rows that got a verdict instead of an attempt, by status."""
+
+    woken: int = 0
+    ended: Counter[str] = field(default_factory=Counter)
+    full: bool = False
+
+
+class Waker:
+    """Claims due rows while there is room."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        pool: AsyncConnectionPool,
+        redis: Redis,
+        *,
+        admission: Admission,
+        heartbeat: Heartbeat,
+        book: ClaimBook,
+        dispatch: Callable[[dict[int, list[Run]], dict[int, int]], Any],
+    ) -> None:
+        self._pool = pool
+        self._redis = redis
+        self._channel = Keys(settings.redis_prefix).wake
+        self._most = min(MOST, settings.confirm_batch)
+        self._poll_s = settings.wake_poll_s
+        self._dead_after_s = settings.runner_dead_after_s
+        self._admission = admission
+        self._heartbeat = heartbeat
+        self._book = book
+        self._dispatch = dispatch
+        self._outage = Outage("wake")
+        self._listening = Outage("wake_channel")
+        self.nudged = asyncio.Event()
+
+    async def run_once(self) -> WakeReport:
+        """One statement. Raises psycopg.Error; what was claimed then is the sweep's."""
+        room = self._admission.room(self._most)
+        if not room or self._heartbeat.current.ended:
+            return WakeReport()
+        claim = self._book.new(self._heartbeat.current)
+        self._admission.reserve(room)
+        runs: list[Run] = []
+        rows: list[statement.Woken] = []
+        try:
+            async with self._pool.connection() as connection:
+                rows = await statement.take(
+                    connection, claim.incarnation.runner_id, claim.number, room=room, dead_after_s=self._dead_after_s
+                )
+            runs = [_run(row, claim) for row in rows if row.status == "running"]
+        finally:
+            self._admission.claimed(room, len(runs), sum(len(run.body) for run in runs))
+            self._book.opened(claim, len(runs))
+        if runs:
+            await self._dispatch(*_by_target(rows, runs))
+        ended = Counter(row.status for row in rows if row.status != "running")
+        return WakeReport(len(runs), ended, full=len(rows) >= room)
+
+    async def pause(self, report: WakeReport) -> None:
+        """Until the next look is due."""
+        self._outage.recovered()
+        if report.full:
+            await self._admission.wait()
+            return
+        try:
+            async with asyncio.timeout(self._poll_s * random.uniform(0.7, 1.0)):
+                await self.nudged.wait()
+        except TimeoutError:
+            pass
+        self.nudged.clear()
+
+    async def survive(self, error: psycopg.Error) -> None:
+        """Notes a failure and waits a little."""
+        await asyncio.sleep(self._outage.failed(error))
+
+    async def listen(self) -> None:
+        """Looks at once when somebody says that rows were written. Without Redis the poll is all there is."""
+        while True:
+            pubsub = self._redis.pubsub(ignore_subscribe_messages=True)
+            try:
+                await pubsub.subscribe(self._channel)
+                while True:
+                    if await pubsub.get_message(timeout=LISTEN_S) is not None:
+                        self.nudged.set()
+                    self._listening.recovered()
+            except (RedisError, OSError) as error:
+                await asyncio.sleep(self._listening.failed(error))
+            finally:
+                await pubsub.aclose()  # type: ignore[no-untyped-call]
+
+
+def _run(row: statement.Woken, claim: Claim) -> Run:
+    moment = moment_of(row.scheduled_at)
+    run_id = moment.id_prefix + row.schedule_id.hex
+    text = body(run_id, row.name, row.tenant, moment.instants, row.attempt, row.payload)
+    return Run(row.schedule_id.bytes, moment.at, row.attempt, claim, row.target_id, row.timeout_s, run_id, text)
+
+
+def _by_target(rows: list[statement.Woken], runs: list[Run]) -> tuple[dict[int, list[Run]], dict[int, int]]:
+    by_target: dict[int, list[Run]] = {}
+    for run in runs:
+        by_target.setdefault(run.target_id, []).append(run)
+    return by_target, {row.target_id: row.revision for row in rows if row.status == "running"}
