@@ -25,7 +25,7 @@ async def serve(settings: Settings) -> None:
 
 
 def main() -> int:
-    """Exit code 0 after a graceful stop, 1 when a store is unfit or unreachable at the start."""
+    """Exit code 0 after a graceful stop; at the start 2 for a bad setting, 4 when a store is unfit or cannot be reached."""
     try:
         settings = Settings.load()
         to_stderr(settings.log_level)
@@ -37,7 +37,7 @@ def main() -> int:
             runner.run(serve(settings))
     except BucketdError as error:
         print(f"bucketd runner: {error}", file=sys.stderr)
-        return 1
+        return error.exit_code
     return 0
 
 

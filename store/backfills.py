@@ -19,6 +19,7 @@ class Backfill:
     """A backfill of [from_at, until_at). Filters that are None (labels: empty) match any schedule.
 
     `runs_created` grows while it is expanded; `finished_at` is None until all its runs exist (not: have ended).
+    `error`: what Postgres said when it refused the next runs; the backfill ended there.
     """
 
     id: int
@@ -32,6 +33,7 @@ class Backfill:
     created_at: datetime
     finished_at: datetime | None
     cancelled: bool
+    error: str | None = None
 
 
 def create(
@@ -78,10 +80,24 @@ def cancel(backfill_id: int) -> Operation[Backfill]:
     return found
 
 
+def unfinished(made: Backfill) -> Operation[int]:
+    """Runs in its range, of schedules that it chose, that wait or are being called; those of a backfill that overlaps it count too."""
+    params = {
+        "tenant": made.tenant,
+        "name": made.name,
+        "target": made.target,
+        "labels": json.dumps(dict(made.labels)),
+        "from_at": made.from_at,
+        "until_at": made.until_at,
+    }
+    rows = yield Query(statements(_SQL)["unfinished"], params)
+    return int(rows[0][0])
+
+
 def _backfill(row: Row) -> Backfill:
     id_, tenant, name, target, labels, *rest = row
-    from_at, until_at, created, created_at, finished_at, cancelled = rest
+    from_at, until_at, created, created_at, finished_at, cancelled, error = rest
     return Backfill(
         id_, tenant, name, target, json.loads(labels or "{}"), from_at.astimezone(UTC), until_at.astimezone(UTC), created,
-        created_at.astimezone(UTC), finished_at and finished_at.astimezone(UTC), cancelled,
+        created_at.astimezone(UTC), finished_at and finished_at.astimezone(UTC), cancelled, error,
     )  # fmt: skip

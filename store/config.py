@@ -94,20 +94,24 @@ class Settings(BaseModel):
 
 _PASSWORD = re.compile(r"""(\w*password)\s*=\s*(?:'(?:[^'\\]|\\.)*'?|(?:[^\s\\]|\\.)*)""", re.IGNORECASE)
 _PASSWORD_OF_QUERY = re.compile(r"([?&]\w*password)=[^&#]*", re.IGNORECASE)
+_OPEN_PASSWORD = re.compile(r"[?&]\w*password=[^&#]*\Z", re.IGNORECASE)
+_VALUE = re.compile(r"\A[^&#]*")
 
 
 def without_secret(url: str) -> str:
     """A URL or DSN with its passwords blanked, wherever they stand."""
-    if "://" not in url:
+    scheme, mark, rest = url.partition("://")
+    if not mark or "=" in scheme:
         return _PASSWORD.sub(r"\1=***", url)
-    scheme, _, rest = url.partition("://")
-    address, mark, query = rest.partition("?")
-    if "@" in address:  # the last one: a password may hold any character that somebody forgot to encode
-        login, _, host = address.rpartition("@")
-        user, colon, _ = login.partition(":")
-        address = f"{user}{colon}{'***' if colon else ''}@{host}"
-    query = _PASSWORD_OF_QUERY.sub(r"\1=***", mark + query)
-    return f"{scheme}://{address}{query}"
+    # The last @ of all: a password may hold any character that somebody forgot to encode, ? and @ too. An @ that stands in the
+    # query then hides the host; better that than half a password.
+    login, at, tail = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    if at and colon:
+        if _OPEN_PASSWORD.search(login):  # the @ stands in a password of the query, or that looks like one
+            tail = _VALUE.sub("***", tail, count=1)
+        rest = f"{user}:***@{tail}"
+    return f"{scheme}://" + _PASSWORD_OF_QUERY.sub(r"\1=***", rest)
 
 
 def _from_file(path: Path) -> dict[str, Any]:

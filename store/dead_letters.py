@@ -51,13 +51,29 @@ def list_before(letters: Filter, before: int | None, limit: int) -> Operation[li
     return [_letter(row) for row in rows]
 
 
+def get(letter_id: int) -> Operation[DeadLetter]:
+    """The letter of this id. Raises NotFound."""
+    found = yield from list_before(Filter(ids=[letter_id]), None, 1)
+    if not found:
+        raise NotFound(f"expected the id of a dead letter, got {letter_id}, which does not exist; see dead.list")
+    return found[0]
+
+
+def count(letters: Filter, bound: int) -> Operation[int]:
+    """How many there are; counts no further than `bound`."""
+    rows = yield Query(statements(_SQL)["count"], {**letters._asdict(), "bound": bound})
+    return int(rows[0][0])
+
+
 def replay(letters: Filter) -> Operation[int]:
     """Sends the runs back to be taken now, in one transaction of the caller's; how many.
 
     A letter stays if its run cannot go back. Raises Conflict, so that nothing is changed, if one of the named ids stays, or if
     all that a filter names stay; NotFound if a named id is missing.
     """
-    looked_at, replayed, after = 0, 0, 0
+    looked_at: int = 0
+    replayed: int = 0
+    after: int = 0
     in_the_way: list[str] = []
     while True:
         rows = yield Query(statements(_SQL)["replay"], {**letters._asdict(), "after": after, "limit": _STRETCH})

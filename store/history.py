@@ -1,4 +1,4 @@
-"""Runs as people look at them: one by its id, pages newest first, cancelling, and the cluster's state in figures."""
+"""Runs as people look at them: one by its id, pages newest first, and cancelling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from bucketd.store.operation import Operation, Query, Row
 from bucketd.store.statements import statements
 
 _SQL = "history"
-COUNT_BOUND = 100_000  # counts in Status stop here
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,32 +43,6 @@ class Run:
     finished_at: datetime | None
     background: bool
     jitter_offset_s: int
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """The cluster's state. Counts of runs and dead letters stop at 100,000.
-
-    `unfinished`: runs that wait, by status. `due`: those of them that could be taken now. `batches`: claims that runners hold.
-    `last_minute`: runs scheduled in the last 60 s, by status. `settled_through`: every occurrence up to here has its row or its
-    count, in the partition that is furthest behind.
-    """
-
-    now: datetime
-    schedules: int
-    paused: int
-    unfinished: Mapping[str, int]
-    due: int
-    batches: int
-    last_minute: Mapping[str, int]
-    runners: int
-    owners: int
-    unowned_partitions: int
-    settled_through: datetime
-    settled_lag_s: float
-    backfills: int
-    dead_letters: int
-    holds: int
 
 
 class Filter(NamedTuple):
@@ -129,20 +102,6 @@ def cancel(schedule_id: UUID, at: datetime) -> Operation[Run]:
     if not rows:
         raise Conflict(f"run {run.id} is {run.status} already; only an unfinished run can be cancelled")
     return run
-
-
-def status(dead_after_s: float) -> Operation[Status]:
-    """The cluster's state; a runner is dead after so many seconds without a heartbeat."""
-    rows = yield Query(statements(_SQL)["status"], {"bound": COUNT_BOUND, "dead_after_s": dead_after_s})
-    now, total, active, unfinished, due, claims, minute, runners, owners, unowned, settled, backfills, dead, holds = (
-        rows[0]
-    )
-    return Status(
-        now=now.astimezone(UTC), schedules=total, paused=total - active, unfinished=json.loads(unfinished or "{}"), due=due,
-        batches=claims, last_minute=json.loads(minute or "{}"), runners=runners, owners=owners, unowned_partitions=unowned,
-        settled_through=settled.astimezone(UTC), settled_lag_s=(now - settled).total_seconds(), backfills=backfills,
-        dead_letters=dead, holds=holds,
-    )  # fmt: skip
 
 
 def _after(key: Key | None) -> dict[str, Any]:

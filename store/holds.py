@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from bucketd.store.errors import NotFound
-from bucketd.store.operation import Operation, Query
+from bucketd.store.operation import Operation, Query, Row
 from bucketd.store.statements import statements
 
 _SQL = "holds"
@@ -54,7 +54,7 @@ def hold(scope: Scope, reason: str) -> Operation[None]:
 def list_all() -> Operation[list[Hold]]:
     """All holds, oldest first."""
     rows = yield Query(statements(_SQL)["list"])
-    return [Hold(*row[:5], row[5].astimezone(UTC)) for row in rows]
+    return [_hold(row) for row in rows]
 
 
 def release(scope: Scope, shown: str) -> Operation[Release]:
@@ -69,3 +69,8 @@ def judge() -> Operation[Release]:
     """Judges all held runs that no hold covers. Safe to repeat; also heals rows that were held while their release committed."""
     rows = yield Query(statements(_SQL)["judge"])
     return Release(**dict(rows))
+
+
+def _hold(row: Row) -> Hold:
+    id_, scope, tenant, target, reason, created_at = row
+    return Hold(id_, scope, tenant, target, reason, created_at.astimezone(UTC))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +33,10 @@ class Target:
     updated_at: datetime
     created: bool = False
     changed: bool = False
+
+
+# In the order of `list`.
+_COLUMNS = tuple(part.name for part in fields(Target) if part.name not in ("created", "changed"))
 
 
 def put(values: Mapping[str, Any]) -> Operation[Target]:
@@ -76,4 +80,6 @@ def delete(name: str) -> Operation[None]:
 
 
 def _target(row: Row) -> Target:
-    return Target(*row[:3], json.loads(row[3]), *row[4:12], row[12].astimezone(UTC), row[13].astimezone(UTC))
+    values = dict(zip(_COLUMNS, row, strict=True))
+    times = {name: values[name].astimezone(UTC) for name in ("created_at", "updated_at")}
+    return Target(**{**values, **times, "headers": json.loads(values["headers"])})

@@ -15,30 +15,11 @@ from bucketd.cli.session import session
 from bucketd.store.errors import InvalidInput
 
 if TYPE_CHECKING:
-    import psycopg
-
     from bucketd.client import Client
     from bucketd.store.backfills import Backfill
     from bucketd.store.config import Settings
 
 POLL_S = 0.5
-# Through the partial index of waiting rows and the instants of claims: a look costs what is open, not what the window holds.
-_UNFINISHED = """
-with r as (
-    select schedule_id, tenant, target_id from bucketd.runs
-    where wake_at is not null and origin = 'backfill'
-        and scheduled_at >= %(from_at)s::timestamptz and scheduled_at < %(until_at)s::timestamptz
-    union all
-    select schedule_id, tenant, target_id from bucketd.runs
-    where claim is not null and wake_at is null and origin = 'backfill'
-        and scheduled_at = any(array(select distinct unnest(instants) from bucketd.claims))
-        and scheduled_at >= %(from_at)s::timestamptz and scheduled_at < %(until_at)s::timestamptz)
-select count(*) from r join bucketd.schedules s on s.id = r.schedule_id
-where (%(tenant)s::text is null or r.tenant = %(tenant)s::text)
-    and (%(name)s::text is null or s.name = %(name)s::text)
-    and (%(target)s::text is null
-        or r.target_id = (select target_id from bucketd.targets t where t.name = %(target)s::text))
-    and s.labels @> %(labels)s::jsonb"""
 
 
 def backfill(
@@ -90,7 +71,9 @@ def _wait(client: Client, settings: Settings, made: Backfill) -> Backfill:
     """The backfill when all its runs are written and have ended."""
     import psycopg
 
+    from bucketd.store import backfills
     from bucketd.store.connect import conninfo, postgres_errors
+    from bucketd.store.operation import drive
 
     with (
         postgres_errors(settings),
@@ -99,18 +82,9 @@ def _wait(client: Client, settings: Settings, made: Backfill) -> Backfill:
     ):
         while True:
             found = client.backfills.get(made.id)
-            unfinished = _unfinished(connection, found)
+            unfinished = drive(backfills.unfinished(found), connection)
             written = found.runs_created if found.finished_at is not None else None
             report(max(0, found.runs_created - unfinished), written)
             if written is not None and (not unfinished or found.cancelled):
                 return found
             time.sleep(POLL_S)
-
-
-def _unfinished(connection: psycopg.Connection[Any], made: Backfill) -> int:
-    from psycopg.types.json import Jsonb
-
-    fields = {name: getattr(made, name) for name in ("tenant", "name", "target", "from_at", "until_at")}
-    row = connection.execute(_UNFINISHED.encode(), {**fields, "labels": Jsonb(dict(made.labels))}).fetchone()
-    assert row is not None
-    return int(row[0])

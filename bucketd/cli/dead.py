@@ -11,12 +11,10 @@ from bucketd.cli.output import emit, emit_lines, note, pairs, plain, say, table
 from bucketd.cli.pages import items
 from bucketd.cli.progress import working
 from bucketd.cli.session import session
-from bucketd.store.errors import InvalidInput, NotFound
+from bucketd.store.errors import InvalidInput
 
 if TYPE_CHECKING:
     from bucketd.client import Client
-    from bucketd.store.config import Settings
-    from bucketd.store.dead_letters import DeadLetter
 
 COUNTED = 10_000  # beyond it a question is as good without the figure
 
@@ -58,7 +56,8 @@ def show(
     context: typer.Context, dead_letter: Annotated[int, typer.Argument(metavar="ID")], as_json: options.Json = False
 ) -> None:
     """Shows one dead letter with its payload and failures."""
-    found = _get(session(context).settings(), dead_letter)
+    with session(context).client() as client:
+        found = client.dead.get(dead_letter)
     if as_json:
         emit(found)
         return
@@ -125,26 +124,10 @@ def _decide(
 
 def _many(client: Client, verb: str, chosen: dict[str, str], yes: bool) -> int:
     with working("counting"):
-        total = sum(1 for _ in items(client.dead.list, COUNTED + 1, **chosen))
+        total = client.dead.count(bound=COUNTED + 1, **chosen)
     if not total:
         return 0
     many = f"over {COUNTED:,}" if total > COUNTED else f"{total:,}"
     options.confirmed(f"{verb.capitalize()} {many} dead letter{'s' if total > 1 else ''}?", yes)
     with working(f"{verb}ing {many}"):
         return int(getattr(client.dead, verb)(all=not chosen, **chosen))
-
-
-def _get(settings: Settings, dead_letter: int) -> DeadLetter:
-    import psycopg
-
-    from bucketd.store.connect import conninfo, postgres_errors
-    from bucketd.store.dead_letters import Filter, list_before
-    from bucketd.store.operation import drive
-
-    with postgres_errors(settings), psycopg.connect(conninfo(settings), autocommit=True) as connection:
-        found = drive(list_before(Filter(ids=[dead_letter]), None, 1), connection)
-    if not found:
-        raise NotFound(
-            f"expected the id of a dead letter, got {dead_letter}, which does not exist; see `bucketd dead list`"
-        )
-    return found[0]

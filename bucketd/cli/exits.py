@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 
-OK = 0
+from bucketd.store.errors import BucketdError
+
 UNHEALTHY = 1
-BAD_INPUT = 2
-NOT_FOUND = 3
-UNAVAILABLE = 4
-CONFLICT = 5
+BAD_INPUT = BucketdError.exit_code
 
 MEANING = (
     "Exit codes: 0 done and well; 1 the thing asked about is unhealthy or failed, or you answered no; 2 wrong usage,"
@@ -20,32 +18,13 @@ MEANING = (
 
 def code_of(error: BaseException) -> int | None:
     """The exit code of an error that is for people; None: it is a bug."""
-    from bucketd.store import errors
-
-    match error:
-        case errors.SchemaError() | errors.StoreUnavailable() | errors.UnfitRedis():
-            return UNAVAILABLE
-        case errors.NotFound():
-            return NOT_FOUND
-        case errors.Conflict():
-            return CONFLICT
-        case errors.BucketdError():
-            return BAD_INPUT
-    return _code_of_others(error)
-
-
-def _code_of_others(error: BaseException) -> int | None:
-    """Two families that store/errors.py cannot know: it imports nothing of ours."""
-    if "bucketd.timing.errors" in sys.modules:
+    if isinstance(error, BucketdError):
+        return error.exit_code
+    if "bucketd.timing.errors" in sys.modules:  # timing is pure: its errors are no BucketdError
         from bucketd.timing.errors import TimingError
 
         if isinstance(error, TimingError):
             return BAD_INPUT
-    if "bucketd.embedded" in sys.modules:
-        from bucketd.embedded import EmbeddedError
-
-        if isinstance(error, EmbeddedError):
-            return UNAVAILABLE
     return None
 
 

@@ -8,25 +8,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 if TYPE_CHECKING:
     import psycopg
     import redis
 
     from bucketd.store.config import Settings
-    from bucketd.store.history import Status
+    from bucketd.store.status import Status
 
 LATENESS_WINDOW_S = 15
-_OWNERS = "select owner from bucketd.partitions order by partition_id"
-# Along the primary key, of a short and bounded stretch: cheap at any rate of fires.
-_LATENESS = """
-select count(*), percentile_disc(0.5) within group (order by late_s), percentile_disc(0.99) within group (order by late_s)
-from (
-    select extract(epoch from started_at - scheduled_at)::float8 - jitter_offset_s as late_s from bucketd.runs
-    where scheduled_at > bucketd.bucketd_now() - make_interval(secs => %(window)s::int)
-        and scheduled_at <= bucketd.bucketd_now() and origin = 'fire' and attempt = 1 and started_at is not null
-    limit 5000) r"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +62,13 @@ class Reader:
 
     def read(self) -> Reading:
         """One look. Raises what the client raises, and psycopg's errors."""
-        status = self._client.status()
-        partitions = [owner for (owner,) in self._connection.execute(_OWNERS.encode())]
-        late = self._connection.execute(_LATENESS.encode(), {"window": LATENESS_WINDOW_S}).fetchone()
-        assert late is not None
-        names = tuple(owner.hex if isinstance(owner, UUID) else None for owner in partitions)
-        return Reading(time.monotonic(), status, self._owners(names, status.now), names, late[1], late[2])
+        from bucketd.store import status
+        from bucketd.store.operation import drive
+
+        found = self._client.status()
+        names = tuple(owner.hex if owner else None for owner in drive(status.owners(), self._connection))
+        late_p50_s, late_p99_s = drive(status.lateness(LATENESS_WINDOW_S), self._connection)
+        return Reading(time.monotonic(), found, self._owners(names, found.now), names, late_p50_s, late_p99_s)
 
     def _owners(self, names: tuple[str | None, ...], now: datetime) -> tuple[Owner, ...]:
         said = self._said(now)

@@ -7,9 +7,10 @@ from bucketd.client.results import Page, PutResult, Schedule
 from bucketd.client.timings import At, Cron, Every, Timing, at, cron, every
 from bucketd.store.backfills import Backfill
 from bucketd.store.dead_letters import DeadLetter
-from bucketd.store.history import Run, Status
+from bucketd.store.history import Run
 from bucketd.store.holds import Hold, Release
 from bucketd.store.model import RunStatus
+from bucketd.store.status import Status
 from bucketd.store.targets import Target
 
 __all__ = [

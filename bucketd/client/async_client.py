@@ -15,11 +15,11 @@ from bucketd.client.dead import AsyncDeadLetters
 from bucketd.client.runs import AsyncRuns
 from bucketd.client.session import AsyncSession, Where
 from bucketd.client.targets import AsyncTargets
-from bucketd.store import history, holds
+from bucketd.store import holds, status
 from bucketd.store.backfills import Backfill
 from bucketd.store.config import Settings
-from bucketd.store.history import Status
 from bucketd.store.holds import Hold, Release
+from bucketd.store.status import Status
 
 
 class AsyncClient:
@@ -109,7 +109,7 @@ class AsyncClient:
     async def status(self) -> Status:
         """The cluster's state in figures. Cheap but for two counts over the index of schedules (0.5 s for 3 million)."""
         dead_after_s = self._session.dead_after_s()
-        return await self._session.read(lambda: history.status(dead_after_s))
+        return await self._session.read(lambda: status.read(dead_after_s))
 
     async def close(self) -> None:
         """Closes the client's own connections. Your own connections stay open."""

@@ -32,6 +32,16 @@ class DeadLetters:
         """A page of dead letters, newest first; `limit` 1 to 1,000."""
         return self._session.read(lambda: history.list_dead(tenant, name, target, limit, cursor))
 
+    def get(self, letter_id: int) -> DeadLetter:
+        """The dead letter of this id. Raises NotFound."""
+        return self._session.read(lambda: history.get_dead(letter_id))
+
+    def count(
+        self, *, tenant: str | None = None, name: str | None = None, target: str | None = None, bound: int = 100_000
+    ) -> int:
+        """How many there are; counts no further than `bound` (1 to 1,000,000)."""
+        return self._session.read(lambda: history.count_dead(tenant, name, target, bound))
+
     def replay(
         self,
         ids: int | Iterable[int] | None = None,
@@ -84,6 +94,16 @@ class AsyncDeadLetters:
     ) -> Page[DeadLetter]:
         """A page of dead letters, newest first; `limit` 1 to 1,000."""
         return await self._session.read(lambda: history.list_dead(tenant, name, target, limit, cursor))
+
+    async def get(self, letter_id: int) -> DeadLetter:
+        """The dead letter of this id. Raises NotFound."""
+        return await self._session.read(lambda: history.get_dead(letter_id))
+
+    async def count(
+        self, *, tenant: str | None = None, name: str | None = None, target: str | None = None, bound: int = 100_000
+    ) -> int:
+        """How many there are; counts no further than `bound` (1 to 1,000,000)."""
+        return await self._session.read(lambda: history.count_dead(tenant, name, target, bound))
 
     async def replay(
         self,

@@ -17,6 +17,7 @@ from bucketd.store.model import RunStatus, epoch_us, instant, parse_run_id
 from bucketd.store.operation import Operation
 
 DEFAULT_SPAN = timedelta(hours=24)
+COUNT_MAX = 1_000_000
 # Statuses whose rows all stand in the partial index on wake_at.
 WAITING = frozenset({RunStatus.RETRYING, RunStatus.DEFERRED, RunStatus.WAITING, RunStatus.HELD})
 # A page looks at this many runs at most: about a second. A rare run further back is on a later page.
@@ -84,6 +85,20 @@ def list_dead(
     )
     more = len(found) > limit
     return Page(tuple(found[:limit]), cursors.encode("dead letters", found[limit - 1].id) if more else None)
+
+
+def get_dead(letter_id: int) -> Operation[DeadLetter]:
+    """The dead letter of this id. Raises InvalidInput, NotFound."""
+    return (yield from dead_letters.get(checks.integer(letter_id, "letter_id", 1, 2**63 - 1)))
+
+
+def count_dead(tenant: str | None, name: str | None, target: str | None, bound: int) -> Operation[int]:
+    """Dead letters that fit, at most `bound`. Raises InvalidInput."""
+    return (
+        yield from dead_letters.count(
+            dead_letters.Filter(None, tenant, name, target), checks.integer(bound, "bound", 1, COUNT_MAX)
+        )
+    )
 
 
 def letters(

@@ -14,14 +14,17 @@ from types import TracebackType
 from typing import Self
 
 from bucketd.embedded import guard
+from bucketd.store.errors import BucketdError
 
 POLL_S = 0.02
 READY_S = 120.0  # crash recovery of a large data directory takes its time; a server that exits is noticed at once
 GRACE_S = 10.0
 
 
-class EmbeddedError(RuntimeError):
+class EmbeddedError(BucketdError):
     """An embedded server cannot be started; the text says what to do."""
+
+    exit_code = 4
 
 
 @dataclass(frozen=True)

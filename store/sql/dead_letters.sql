@@ -10,6 +10,16 @@ where (%(ids)s::bigint[] is null or d.dead_letter_id = any(%(ids)s::bigint[]))
     and (%(before)s::bigint is null or d.dead_letter_id < %(before)s::bigint)
 order by d.dead_letter_id desc limit %(limit)s::integer
 
+-- name: count
+-- Dead letters, counted up to a bound.
+select count(*) from (
+    select from bucketd.dead_letters d
+    where (%(ids)s::bigint[] is null or d.dead_letter_id = any(%(ids)s::bigint[]))
+        and (%(tenant)s::text is null or d.tenant = %(tenant)s::text)
+        and (%(name)s::text is null or d.name = %(name)s::text)
+        and (%(target)s::text is null or d.target_id = (select t.target_id from bucketd.targets t where t.name = %(target)s::text))
+    limit %(bound)s::integer) l
+
 -- name: replay
 -- Sends the runs of a stretch of dead letters back to be taken now, and deletes those letters. Answers one row: letters looked at,
 -- letters replayed, the last id looked at, and some that stay, with what stands in the way.

@@ -174,6 +174,23 @@ async def test_jitter_moves_due_not_the_key(world: World, hot: Connection, runne
     assert run["jitter_offset_s"] == jitter
 
 
+async def test_an_older_fire_is_due_by_the_jitter_of_its_version(
+    world: World, hot: Connection, runner_id: UUID
+) -> None:
+    target = world.target("http://h/")
+    jitters: dict[UUID, int] = {}
+    while not any(jitter > 25 for jitter in jitters.values()):
+        schedule = world.schedule(target, jitter_s=50, misfire="skip", misfire_threshold_s=10)
+        jitters[schedule] = world.value("select jitter_offset_s from bucketd.schedules where id = %s", schedule)
+    jitter = jitters[schedule]
+    at = world.now_s - jitter
+    world.sql("update bucketd.schedules set jitter_s = 0")
+    assert await verdict(hot, runner_id, world.fire(schedule, at + 20)) == Verdict.EARLY
+    assert await verdict(hot, runner_id, world.fire(schedule, at - 15)) == Verdict.LATE
+    assert await verdict(hot, runner_id, world.fire(schedule, at)) == Verdict.RUN
+    assert [(run["jitter_offset_s"], run["origin"]) for run in world.runs()] == [(jitter, "fire")]
+
+
 async def test_early_says_how_long(world: World, hot: Connection, runner_id: UUID) -> None:
     schedule = world.schedule(world.target("http://h/"))
     (line,) = await ask(hot, runner_id, [world.fire(schedule, world.now_s + 10)])

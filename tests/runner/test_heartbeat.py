@@ -1,5 +1,11 @@
 """The runner's lease: what is dead stays dead, calls nothing and writes nothing."""
 
+import asyncio
+
+import pytest
+from pytest import MonkeyPatch
+
+from bucketd.runner.loop import Runner
 from tests.runner.conftest import World
 from tests.support.target import Reply, Target
 from tests.support.waiting import wait_until
@@ -86,3 +92,25 @@ async def test_runs_that_cannot_begin_go_back(world: World, target: Target, hook
         await wait_until(lambda: world.statuses().get("retrying"), 5, "their return")
         assert {run["attempt"] for run in world.runs(status="retrying")} == {0}
         assert len(target.requests) == 2
+
+
+async def test_a_bug_ends_the_runner_at_once(world: World, target: Target, hook: int, monkeypatch: MonkeyPatch) -> None:
+    """A task that breaks takes the process with it, whatever else is in the middle of something: nothing may hang on."""
+    batch = world.target(target.url, batch_max=5, batch_linger_ms=20)
+    at = world.now_s - 5
+    for _ in range(4):
+        world.put(world.fire(world.schedule(hook), at) for _ in range(50))
+        world.put(world.fire(world.schedule(batch), at) for _ in range(50))
+    runner = Runner(world.settings)
+    task = asyncio.create_task(runner.run())
+    await asyncio.wait_for(runner.started.wait(), 10)
+
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    await target.wait_runs(20, 10)
+    monkeypatch.setattr(runner.results, "run_once", broken)
+    done, _ = await asyncio.wait({task}, timeout=10)
+    assert done, "the runner goes on, half dead"
+    with pytest.raises(ExceptionGroup):
+        task.result()

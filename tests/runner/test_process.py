@@ -79,6 +79,13 @@ async def test_sigterm_finishes_calls_and_leaves(world: World, target: Target, h
 
 async def test_a_wrong_address_is_said_and_ends_it(world: World, tmp_path: Path) -> None:
     process = start(world, tmp_path, "lost", BUCKETD_REDIS_URL="redis://127.0.0.1:1/0")
-    assert await process.wait_exit(20) == 1
+    assert await process.wait_exit(20) == 4
     assert "cannot use Redis" in process.output()
+    assert "Traceback" not in process.output()
+
+
+async def test_a_bad_setting_is_said_and_ends_it(world: World, tmp_path: Path) -> None:
+    process = start(world, tmp_path, "unset", BUCKETD_CONCURRENCY="none")
+    assert await process.wait_exit(20) == 2
+    assert "BUCKETD_CONCURRENCY" in process.output()
     assert "Traceback" not in process.output()
