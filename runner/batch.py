@@ -8,7 +8,6 @@ from typing import Any
 
 from bucketd.runner.admission import Admission
 from bucketd.runner.call import Answer, Caller, headers_of, timeout_s
-from bucketd.runner.heartbeat import Heartbeat
 from bucketd.runner.run import Run
 from bucketd.store.clock import monotonic
 from bucketd.store.runners import CallTarget
@@ -27,14 +26,14 @@ class BatchCalls:
         caller: Caller,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         admission: Admission,
-        heartbeat: Heartbeat,
+        may_begin: Callable[[], bool],
         done: Callable[[list[Run], CallTarget, Answer], None],
     ) -> None:
         self.target = target
         self._caller = caller
         self._spawn = spawn
         self._admission = admission
-        self._heartbeat = heartbeat
+        self._may_begin = may_begin
         self._done = done
         self._ready: list[Run] = []
         self._since = 0.0
@@ -51,8 +50,8 @@ class BatchCalls:
         self.pump()
 
     def pump(self) -> None:
-        """Begins as many requests as may be in flight, if the lease is believed."""
-        while self.in_flight < IN_FLIGHT and self._is_due() and self._heartbeat.believed():
+        """Begins as many requests as may be in flight, if the lease is believed and the runner goes on."""
+        while self.in_flight < IN_FLIGHT and self._is_due() and self._may_begin():
             size = self._next_size()
             batch, self._ready = self._ready[:size], self._ready[size:]
             self._admission.waited(monotonic() - self._since - self.target.batch_linger_ms / 1000)

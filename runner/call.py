@@ -21,7 +21,6 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from bucketd.runner.admission import Admission
-from bucketd.runner.heartbeat import Heartbeat
 from bucketd.runner.retry import retry_after_s
 from bucketd.runner.run import Run
 from bucketd.store.clock import monotonic, wall
@@ -128,14 +127,14 @@ class SingleCalls:
         caller: Caller,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         admission: Admission,
-        heartbeat: Heartbeat,
+        may_begin: Callable[[], bool],
         done: Callable[[list[Run], CallTarget, Answer], None],
     ) -> None:
         self._concurrency = concurrency
         self._caller = caller
         self._spawn = spawn
         self._admission = admission
-        self._heartbeat = heartbeat
+        self._may_begin = may_begin
         self._done = done
         self._ready: deque[tuple[float, Run, CallTarget]] = deque()
         self.in_flight = 0
@@ -148,8 +147,8 @@ class SingleCalls:
         self.pump()
 
     def pump(self) -> None:
-        """Begins as many calls as may be in flight, if the lease is believed."""
-        while self._ready and self.in_flight < self._concurrency and self._heartbeat.believed():
+        """Begins as many calls as may be in flight, if the lease is believed and the runner goes on."""
+        while self._ready and self.in_flight < self._concurrency and self._may_begin():
             since, run, target = self._ready.popleft()
             self.in_flight += 1
             self._admission.waited(monotonic() - since)

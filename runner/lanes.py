@@ -40,16 +40,31 @@ class Lanes:
         self._targets = targets
         self._results = results
         self._single = SingleCalls(
-            concurrency, caller=caller, spawn=self._spawn, admission=admission, heartbeat=heartbeat, done=results.done
+            concurrency,
+            caller=caller,
+            spawn=self._spawn,
+            admission=admission,
+            may_begin=self._may_begin,
+            done=results.done,
         )
         self._batch: dict[int, BatchCalls] = {}  # bounded by the number of batch targets that exist
         self._calls: set[asyncio.Task[None]] = set()
         self._closed = False
 
+    def _may_begin(self) -> bool:
+        return not self._closed and self._heartbeat.believed()
+
     def _spawn(self, call: Coroutine[Any, Any, None]) -> None:
-        task = self._group.create_task(call)
+        task = self._group.create_task(self._guarded(call))
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
+
+    async def _guarded(self, call: Coroutine[Any, Any, None]) -> None:
+        try:
+            await call
+        except Exception:
+            self._closed = True  # the runner ends with this error: no other call begins
+            raise
 
     @property
     def in_flight(self) -> int:
@@ -80,7 +95,7 @@ class Lanes:
                 caller=self._caller,
                 spawn=self._spawn,
                 admission=self._admission,
-                heartbeat=self._heartbeat,
+                may_begin=self._may_begin,
                 done=self._results.done,
             )
         return lane
@@ -123,6 +138,17 @@ class Lanes:
         if not self._calls:
             return 0
         _, late = await asyncio.wait(self._calls, timeout=max(0.0, seconds))
-        for task in late:
-            task.cancel()
+        await cancel_all(late)
         return len(late)
+
+
+async def cancel_all(tasks: set[asyncio.Task[Any]]) -> None:
+    """Cancels these tasks until they have ended.
+
+    Once is not enough: asyncio.wait_for of Python 3.11, by which psycopg waits, loses a cancellation that arrives together with
+    its result.
+    """
+    while tasks:
+        for task in tasks:
+            task.cancel()
+        _, tasks = await asyncio.wait(tasks, timeout=1.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from dataclasses import fields
 from typing import Any
@@ -22,7 +22,7 @@ from bucketd.runner.call import Caller
 from bucketd.runner.confirm import Confirmer
 from bucketd.runner.heartbeat import Heartbeat
 from bucketd.runner.intake import BLOCK_S, Intake
-from bucketd.runner.lanes import Lanes
+from bucketd.runner.lanes import Lanes, cancel_all
 from bucketd.runner.outage import Outage
 from bucketd.runner.result import Results
 from bucketd.runner.run import ClaimBook, Incarnation
@@ -130,14 +130,36 @@ class Runner:
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
         """Start: alive first, then results, calls, claims, and intake last. Stop: the other way round."""
-        await self._once_up(self.heartbeat.run_once, "heartbeat")
-        await self._once_up(self.intake.prepare, "intake")
+        tasks: list[asyncio.Task[None]] = []
+
+        def begin(*duties: Coroutine[Any, Any, None]) -> list[asyncio.Task[None]]:
+            begun = [group.create_task(self._whole(duty)) for duty in duties]
+            tasks.extend(begun)
+            return begun
+
+        try:
+            await self._once_up(self.heartbeat.run_once, "heartbeat")
+            await self._once_up(self.intake.prepare, "intake")
+            await self._serve(begin)
+        except BaseException:
+            await _end(tasks, grace_s=0.0)
+            await self.lanes.finish(0.0)
+            raise
+
+    async def _whole(self, duty: Coroutine[Any, Any, None]) -> None:
+        """A duty whose failure ends the runner: from that moment no call begins."""
+        try:
+            await duty
+        except Exception:
+            self.lanes.close()
+            raise
+
+    async def _serve(self, begin: Callable[..., list[asyncio.Task[None]]]) -> None:
         keepers = [self.heartbeat.run(), self.acknowledger.run(), self.waker.listen(), self._upkeep()]
         keepers += [self._write_results() for _ in range(RESULT_WRITERS)]
-        keeping = [group.create_task(keeper) for keeper in keepers]
-        claiming = [group.create_task(self._confirm()) for _ in range(CONFIRMERS)]
-        claiming += [group.create_task(self._wake())]
-        reading = [group.create_task(self._intake()), group.create_task(self._reclaim())]
+        keeping = begin(*keepers)
+        claiming = begin(self._wake(), *(self._confirm() for _ in range(CONFIRMERS)))
+        reading = begin(self._intake(), self._reclaim())
         event("runner_started", runner=self.heartbeat.current.runner_id, concurrency=self.settings.concurrency)
         self.started.set()
         await self._stopping.wait()
@@ -296,8 +318,7 @@ class Runner:
 
 async def _end(tasks: list[asyncio.Task[Any]], *, grace_s: float) -> None:
     """Lets the tasks end by themselves for a while, then cancels them; returns when they have ended."""
-    _, pending = await asyncio.wait(tasks, timeout=grace_s)
-    for task in pending:
-        task.cancel()
-    if pending:
-        await asyncio.wait(pending)
+    pending = set(tasks)
+    if pending and grace_s:
+        _, pending = await asyncio.wait(pending, timeout=grace_s)
+    await cancel_all(pending)

@@ -3,7 +3,6 @@
 import asyncio
 
 import pytest
-from pytest import MonkeyPatch
 
 from bucketd.runner.loop import Runner
 from tests.runner.conftest import World
@@ -94,7 +93,9 @@ async def test_runs_that_cannot_begin_go_back(world: World, target: Target, hook
         assert len(target.requests) == 2
 
 
-async def test_a_bug_ends_the_runner_at_once(world: World, target: Target, hook: int, monkeypatch: MonkeyPatch) -> None:
+async def test_a_bug_ends_the_runner_at_once(
+    world: World, target: Target, hook: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A task that breaks takes the process with it, whatever else is in the middle of something: nothing may hang on."""
     batch = world.target(target.url, batch_max=5, batch_linger_ms=20)
     at = world.now_s - 5
