@@ -48,13 +48,8 @@ class Drained:
 Entries = Mapping[tuple[int, int], Sequence[int | bytes]]
 
 
-async def plan(
-    redis: Redis, keys: Keys, entries: Entries, fences: Sequence[Fence], *, compare: bool
-) -> list[FenceState]:
-    """Adds fires to buckets and, last in the same pipeline, writes each owner's plan_seq; returns the state of each fence.
-
-    Raises the first error of Redis; the whole call may then be repeated: adding a fire again changes nothing.
-    """
+async def add(redis: Redis, keys: Keys, entries: Entries) -> None:
+    """Adds fires to buckets. Raises the first error of Redis; the whole call may then be repeated: that changes nothing."""
     pipeline = redis.pipeline(transaction=False)
     waiting = 0
     for (partition, minute), flat in entries.items():
@@ -67,7 +62,13 @@ async def plan(
             await pipeline.execute()
             waiting = 0
     await pipeline.execute()
-    # Every reply is here, so the marks are written only after every fire before them was.
+
+
+async def mark(redis: Redis, keys: Keys, fences: Sequence[Fence], *, compare: bool) -> list[FenceState]:
+    """Writes each owner's plan_seq, once every fire before it was added; returns the state of each fence.
+
+    Raises the first error of Redis; the whole call may then be repeated.
+    """
     calls = [([keys.fence(f.partition)], [f.epoch, f.token, f.plan_seq, int(compare)]) for f in fences]
     answers = await scripts.run_many(redis, "mark", calls)
     _raise_first(answers)

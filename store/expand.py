@@ -63,6 +63,11 @@ async def next_owed(connection: AsyncConnection[Any]) -> Owed | None:
     return Owed(*row) if row else None
 
 
+async def watch(connection: AsyncConnection[Any], partition: int) -> None:
+    """Keeps settling of the partition out until the end of the transaction."""
+    await connection.execute(_SQL["watch"], {"partition": partition})
+
+
 async def waiting(connection: AsyncConnection[Any], most: int) -> int:
     """Background rows that are due and wait for a runner, counted up to `most`."""
     row = await (await connection.execute(_SQL["waiting"], {"most": most})).fetchone()
@@ -126,3 +131,8 @@ async def move(
     cursor_id, cursor_at_s = cursor
     parameters = {"backfill_id": owed.backfill_id, "cursor_id": cursor_id, "cursor_at": cursor_at_s}
     await connection.execute(_SQL["move"], {**parameters, "created": created, "done": done})
+
+
+async def refuse(connection: AsyncConnection[Any], owed: Owed, error: str) -> None:
+    """Ends a backfill that cannot go on; its cursor stays where it came to."""
+    await connection.execute(_SQL["refuse"], {"backfill_id": owed.backfill_id, "error": error})

@@ -31,6 +31,7 @@ class Slot(NamedTuple):
     at_s: int
     spec_id: int
     phase: int
+    jitter_offset_s: int
 
 
 class DueRange(NamedTuple):
@@ -116,7 +117,7 @@ async def whole(
         "high": bounds[1],
     }
     rows = await (await connection.execute(_SQL["whole"], parameters)).fetchall()
-    return [Slot(schedule_id, at_s, spec_id, 0) for schedule_id, at_s, spec_id in rows]
+    return [Slot(schedule_id, at_s, spec_id, 0, 0) for schedule_id, at_s, spec_id in rows]
 
 
 async def ranges(
@@ -154,9 +155,9 @@ async def candidates(connection: AsyncConnection[Any], slots: Sequence[Slot]) ->
     """Of these occurrences those without a row that may still get one, by schedule and instant."""
     if not slots:
         return []
-    ids, ats, specs, phases = (list(column) for column in zip(*slots, strict=True))
+    ids, ats, specs, phases, jitters = (list(column) for column in zip(*slots, strict=True))
     parameters = {
-        "ids": ids, "ats": ats, "specs": specs, "phases": phases, "low": min(ats), "high": max(ats) + 1,
+        "ids": ids, "ats": ats, "specs": specs, "phases": phases, "jitters": jitters, "low": min(ats), "high": max(ats) + 1,
     }  # fmt: skip
     rows = await (await connection.execute(_SQL["candidates"], parameters)).fetchall()
     return [Candidate(*row) for row in rows]
@@ -169,6 +170,18 @@ async def covers(connection: AsyncConnection[Any], slots: Sequence[tuple[UUID, i
     ids, ats = (list(column) for column in zip(*slots, strict=True))
     parameters = {"ids": ids, "ats": ats, "low": min(ats), "high": max(ats) + 1}
     return dict(await (await connection.execute(_SQL["covers"], parameters)).fetchall())
+
+
+async def carry(connection: AsyncConnection[Any], slots: Sequence[Slot], missed: Mapping[UUID, int]) -> dict[UUID, int]:
+    """Adds each schedule's count to the oldest of its slots that has a row; returns where that is, for the floors."""
+    if not slots or not missed:
+        return {}
+    ats = [slot.at_s for slot in slots]
+    parameters = {
+        "ids": [slot.schedule_id for slot in slots], "ats": ats, "low": min(ats), "high": max(ats) + 1,
+        "counted": list(missed), "missed": list(missed.values()),
+    }  # fmt: skip
+    return dict(await (await connection.execute(_SQL["carry"], parameters)).fetchall())
 
 
 async def write(connection: AsyncConnection[Any], runs: Sequence[NewRun], floors: Mapping[UUID, int]) -> None:

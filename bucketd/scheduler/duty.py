@@ -13,8 +13,9 @@ from redis.exceptions import RedisError
 from bucketd.store.clock import monotonic
 from bucketd.store.log import event, warn
 
-# What passes by itself: a store that is away, restarts, fails over or is slow. Anything else is a defect and ends the process.
-PASSING = (RedisError, psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, OSError, TimeoutError)
+# What passes by itself: a store that is away, restarts, fails over or is slow. What Postgres refuses may not pass, but it must not
+# stop the other duties, here and then on every node that takes over. Anything else is a defect and ends the process.
+PASSING = (RedisError, psycopg.Error, PoolTimeout, OSError, TimeoutError)
 BACKOFF_MAX_S = 2.0
 
 

@@ -7,11 +7,13 @@ leaves over.
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, DataError, IntegrityError
 
 from bucketd.scheduler.cluster import Node
 from bucketd.scheduler.judge import judge_slots
@@ -19,12 +21,13 @@ from bucketd.scheduler.planner import Planner
 from bucketd.scheduler.verdicts import MAX_JITTER_S
 from bucketd.store import expand, settle
 from bucketd.store.expand import Filed, Owed, Unwatched
-from bucketd.store.log import event
+from bucketd.store.log import event, warn
 from bucketd.store.settle import Slot, VersionRow
 from bucketd.timing import EverySpec, Spec, fires_between, previous_fire
 
 CHUNK_ROWS = 2_000  # occurrences a transaction
-CHUNK_SCHEDULES = 200  # schedules of an owed window a transaction: each may list up to LISTED slots
+CHUNK_SCHEDULES = 5_000  # schedules of an owed window a transaction ..
+CHUNK_SLOTS = 20_000  # .. unless they list this many slots before
 LISTED = 1_000  # newest slots of a schedule that are looked at one by one; older ones are counted
 WAITING_MAX = 10_000  # background rows that may be due and wait
 
@@ -58,12 +61,23 @@ class Expander:
             if owed.kind == "user" and await expand.waiting(connection, WAITING_MAX) >= WAITING_MAX:
                 return Report(0, True, True)
             await self._planner.learn_specs(connection)
-            created = await (self._user(connection, owed) if owed.kind == "user" else self._settle(connection, owed))
+            created = await self._chunk(connection, owed)
         if created:
             await node.redis.publish(node.keys.wake, b"expanded")
             event("expanded", backfill=owed.backfill_id, kind=owed.kind, created=created)
         node.count("expanded", created)
         return Report(created, True, False)
+
+    async def _chunk(self, connection: AsyncConnection[Any], owed: Owed) -> int:
+        """Rows of the next chunk. One that Postgres refuses ends the backfill: it would be refused for ever, on every node."""
+        try:
+            async with connection.transaction():
+                return await (self._user(connection, owed) if owed.kind == "user" else self._settle(connection, owed))
+        except (DataError, IntegrityError) as error:
+            text = f"{type(error).__name__}: {error}".splitlines()[0]
+        await expand.refuse(connection, owed, text)
+        warn("backfill_refused", backfill=owed.backfill_id, kind=owed.kind, partition=owed.partition, error=text)
+        return 0
 
     async def _user(self, connection: AsyncConnection[Any], owed: Owed) -> int:
         """Every occurrence of [from, until) becomes a deferred row, whatever floor and misfire policy say."""
@@ -89,34 +103,32 @@ class Expander:
     async def _settle(self, connection: AsyncConnection[Any], owed: Owed) -> int:
         """Every occurrence due in (from, until] without a row is judged by its schedule's policy, as settling would have."""
         assert owed.partition is not None
+        await expand.watch(connection, owed.partition)
         schedules = await expand.settle_schedules(connection, owed, CHUNK_SCHEDULES)
-        by_id = {schedule.schedule_id: schedule for schedule in schedules}
-        versions = [
-            version
-            for version in await settle.versions(
-                connection, owed.from_s - MAX_JITTER_S, owed.until_s + 1, [owed.partition]
-            )
-            if version.schedule_id in by_id
-        ]
+        versions: defaultdict[UUID, list[VersionRow]] = defaultdict(list)
+        for row in await settle.versions(connection, owed.from_s - MAX_JITTER_S, owed.until_s + 1, [owed.partition]):
+            versions[row.schedule_id].append(row)
         slots: list[Slot] = []
         unlisted: dict[UUID, int] = {}
         ranges: dict[UUID, tuple[int, int]] = {}
-        for timing in [*versions, *(self._current(schedule, owed.until_s) for schedule in schedules)]:
-            within = by_id[timing.schedule_id]
-            found, more, low_s = self._newest(_clipped(timing, within.floor_s, within.ends_s), owed)
-            slots += found
-            if more:
-                id, high_s = timing.schedule_id, found[0].at_s
-                unlisted[id] = unlisted.get(id, 0) + more
-                known = ranges.get(id, (low_s, high_s))
-                ranges[id] = (min(known[0], low_s), max(known[1], high_s))
+        last, done = owed.cursor_id, len(schedules) < CHUNK_SCHEDULES
+        for schedule in schedules:
+            if len(slots) >= CHUNK_SLOTS:
+                done = False
+                break
+            last = id = schedule.schedule_id
+            for timing in [*versions[id], self._current(schedule, owed.until_s)]:
+                found, more, low_s = self._newest(_clipped(timing, schedule.floor_s, schedule.ends_s), owed)
+                slots += found
+                if more:
+                    unlisted[id] = unlisted.get(id, 0) + more
+                    known = ranges.get(id, (low_s, found[0].at_s))
+                    ranges[id] = (min(known[0], low_s), max(known[1], found[0].at_s))
+            await asyncio.sleep(0)  # a thousand slots are some milliseconds, and drains are due meanwhile
         for id, rows in (await expand.rows_of(connection, ranges)).items():
             unlisted[id] = max(unlisted[id] - rows, 0)  # confirmed before the outage, or since
         _, written = await judge_slots(connection, self._node.book, slots, owed.now_s, unlisted)
-        done = len(schedules) < CHUNK_SCHEDULES
-        await expand.move(
-            connection, owed, (schedules[-1].schedule_id if schedules else None, None), written, done=done
-        )
+        await expand.move(connection, owed, (last, None), written, done=done)
         return written
 
     @staticmethod
@@ -150,7 +162,8 @@ class Expander:
             ats.append(at)
             before = at
         older = _count(spec, int(low), before, timing.phase) if len(ats) == LISTED else 0
-        slots = [Slot(timing.schedule_id, at, timing.spec_id, timing.phase) for at in reversed(ats)]
+        id, spec_id, phase, jitter_s = timing[:4]
+        slots = [Slot(id, at, spec_id, phase, jitter_s) for at in reversed(ats)]
         return slots, older, int(low)
 
 

@@ -37,9 +37,19 @@ async def judge_slots(
         candidates = await settle.candidates(connection, slots[start:end])
         covers = await settle.covers(connection, _possible_covers(book, candidates, slots[start:end], now_s))
         runs, floors = verdicts(candidates, now_s, unlisted=unlisted, covers=covers)
+        floors |= await _carry(connection, slots[start:end], candidates, unlisted or {})
         await settle.write(connection, runs, floors)
         missing, written, start = missing + len(candidates), written + len(runs), end
     return missing, written
+
+
+async def _carry(
+    connection: AsyncConnection[Any], slots: list[Slot], candidates: list[Candidate], unlisted: Mapping[UUID, int]
+) -> dict[UUID, int]:
+    """Floors of schedules whose listed slots all have rows: a row that is there takes the count of what is older."""
+    rest = {slot.schedule_id for slot in slots} - {candidate.schedule_id for candidate in candidates}
+    missed = {id: count for id, count in unlisted.items() if count and id in rest}
+    return await settle.carry(connection, [slot for slot in slots if slot.schedule_id in missed], missed)
 
 
 def _possible_covers(
@@ -54,7 +64,7 @@ def _possible_covers(
             continue
         known = timing[group[0].schedule_id]
         spec = book.spec(known.spec_id)
-        before = int(now_s) + 1 - group[0].jitter_offset_s
+        before = int(now_s) + 1 - known.jitter_offset_s
         for _ in range(COVER_SLOTS):
             at = previous_fire(spec, before, known.phase) if spec else None
             if at is None or at <= late[-1].at_s:

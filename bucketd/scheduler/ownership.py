@@ -43,6 +43,7 @@ class Ownership:
         self._renewed_at = float("-inf")
         self._suspects: set[int] = set()
         self._members = members.Members((), {})
+        self._wanted: set[int] = set()
         self._turn = asyncio.Lock()
         self._left = False
 
@@ -61,10 +62,11 @@ class Ownership:
         if monotonic() - self._renewed_at >= settings.lease_renew_s * 0.95 or not self._members.nodes:
             lost = await self._renew()
         lost += self._drop_expired()
-        self._members = await members.beat(
-            node.redis, node.keys, node.id, node.clock.now(), settings.lease_ttl_s, self._info()
-        )
-        wanted = {p for p, owner in assign(self._members.nodes, self._members.weights).items() if owner == node.id.hex}
+        ring = await members.beat(node.redis, node.keys, node.id, node.clock.now(), settings.lease_ttl_s, self._info())
+        if ring != self._members:  # a ring of 20 nodes takes 5 ms to build: once a change, not once a second
+            self._members = ring
+            self._wanted = {p for p, owner in assign(ring.nodes, ring.weights).items() if owner == node.id.hex}
+        wanted = self._wanted
         released = await self.release([p for p in node.owned if p not in wanted])
         await self._retake_suspects()
         taken = await self._take([p for p in sorted(wanted) if p not in node.owned])

@@ -10,10 +10,11 @@ the minutes that were planned without it, and a minute planned later sees it any
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
 
@@ -25,6 +26,7 @@ from bucketd.store import buckets, feed, plan
 from bucketd.store.buckets import FenceState
 from bucketd.store.fires import HEAD_BYTES, members, tail
 
+PIECE_FIRES = 50_000  # built and sent at once: more would keep drains that are due meanwhile, and the lease, waiting
 FEED_ROWS = 20_000  # more writes at once: planning the horizon anew is cheaper than following them
 
 
@@ -37,6 +39,14 @@ class Report:
     minutes: int
 
 
+class Planned(NamedTuple):
+    """The fires of one instant for packed heads (schedule id + version) of a partition."""
+
+    partition: int
+    heads: bytes
+    instant: Instant
+
+
 class Batch:
     """Fires on their way to Redis, by bucket."""
 
@@ -45,8 +55,9 @@ class Batch:
         self.first_due: dict[tuple[int, int], int] = {}
         self.fires = 0
 
-    def add(self, partition: int, heads: bytes, instant: Instant) -> None:
-        """Adds the fires of one instant for packed heads (schedule id + version)."""
+    def add(self, planned: Planned) -> None:
+        """Adds the fires of one instant."""
+        partition, heads, instant = planned
         due_ms = instant.due_s * 1000
         key = (partition, instant.due_s // 60)
         shared = tail(instant.at_s, instant.previous_s, instant.next_s)
@@ -135,7 +146,13 @@ class Planner:
 
     async def _plan_changed(self, changed: list[feed.ChangedSchedule], owned: dict[int, Partition]) -> int:
         """Plans schedules that were written into the minutes that were planned without them."""
-        batch, now = Batch(), int(self._node.clock.now())
+        written = await self._write(self._changed_fires(changed, owned))
+        if written:
+            await self._mark([owned[partition] for partition in written])
+        return written.total()
+
+    def _changed_fires(self, changed: list[feed.ChangedSchedule], owned: dict[int, Partition]) -> Iterator[Planned]:
+        now = int(self._node.clock.now())
         for row in changed:
             partition = owned.get(row.partition)
             if partition is None or row.paused:
@@ -145,10 +162,7 @@ class Planner:
             end_s = max(partition.planned_until * 60, partition.plan_from_s)  # from there on, minutes show it
             for instant in self._node.book.occurrences(row.spec_id, row.phase, row.jitter_offset_s, start_s, end_s):
                 if instant.at_s >= row.from_s:
-                    batch.add(row.partition, head, instant)
-        if batch.fires:
-            await self._send(batch, [owned[p] for p in {p for p, _ in batch.entries}])
-        return batch.fires
+                    yield Planned(row.partition, head, instant)
 
     def _due_for_planning(self, owned: list[Partition]) -> list[tuple[int, int, list[Partition]]]:
         """(minute, from which second, partitions) in the order in which they fall due."""
@@ -162,38 +176,48 @@ class Planner:
     async def _plan_minute(
         self, connection: AsyncConnection[Any], minute: int, from_s: int, group: list[Partition]
     ) -> int:
-        window = self._node.book.due(from_s, minute * 60 + 60)
-        batch = Batch()
+        book = self._node.book  # this one until the minute is written: another timeline brings a new one
+        window = book.due(from_s, minute * 60 + 60)
         ids = [partition.id for partition in group]
-        for heads in await plan.whole(connection, [due.spec_id for due in window.whole], ids):
-            due = window.whole[heads.place]
-            batch.add(heads.partition, heads.packed, Instant(due.at_s, due.at_s, due.previous_s, due.next_s))
-        await self._add_ranges(connection, window, ids, batch)
-        await self._send(batch, group)
+        whole = await plan.whole(connection, [due.spec_id for due in window.whole], ids)
+        ranges = await plan.ranges(connection, [due.phases for due in window.ranges], ids)
+        written = await self._write(_minute_fires(book, window, whole, ranges))
+        await self._mark(group)
         for partition in group:
             partition.planned_until = max(partition.planned_until, minute + 1)
-        return batch.fires
+        return written.total()
 
-    async def _add_ranges(
-        self, connection: AsyncConnection[Any], window: DueSpecs, ids: list[int], batch: Batch
-    ) -> None:
-        for heads in await plan.ranges(connection, [due.phases for due in window.ranges], ids):
-            for instant in self._node.book.instants(
-                window.ranges[heads.place], heads.due_phase, heads.jitter_offset_s, window
-            ):
-                batch.add(heads.partition, heads.packed, instant)
+    async def _write(self, fires: Iterable[Planned]) -> Counter[int]:
+        """Writes fires piece by piece, with a turn of the loop between; how many each partition got."""
+        batch, written = Batch(), Counter[int]()
+        for planned in fires:
+            batch.add(planned)
+            written[planned.partition] += len(planned.heads) // HEAD_BYTES
+            if batch.fires >= PIECE_FIRES:
+                await self._send(batch)
+                batch = Batch()
+        await self._send(batch)
+        return written
 
-    async def _send(self, batch: Batch, group: list[Partition]) -> None:
-        """Writes a batch under the fences of its owners, and tells the drainer what to expect."""
-        node = self._node
-        writers = [partition for partition in group if partition.owned]
+    async def _send(self, batch: Batch) -> None:
+        """Writes a batch, and tells the drainer what to expect."""
+        if not batch.fires:
+            return
+        await asyncio.sleep(0)  # between building the batch and packing it
         for (partition_id, minute), due_ms in batch.first_due.items():
             # Before the write as well: a drain that finds the bucket empty now must not forget what is on its way.
             self._expect(partition_id, minute, due_ms, len(batch.entries[partition_id, minute]) // 2)
-        fences = [partition.fence()._replace(plan_seq=partition.plan_seq + 1) for partition in writers]
-        states = await buckets.plan(node.redis, node.keys, batch.entries, fences, compare=node.compare)
+        await buckets.add(self._node.redis, self._node.keys, batch.entries)
         for (partition_id, minute), due_ms in batch.first_due.items():
             self._expect(partition_id, minute, due_ms, 0)
+        self._node.wake_drainer.set()
+
+    async def _mark(self, group: list[Partition]) -> None:
+        """Marks at the fences that their owners' fires are written: all of a minute, never a part."""
+        node = self._node
+        writers = [partition for partition in group if partition.owned]
+        fences = [partition.fence()._replace(plan_seq=partition.plan_seq + 1) for partition in writers]
+        states = await buckets.mark(node.redis, node.keys, fences, compare=node.compare)
         for partition, state in zip(writers, states, strict=True):
             if state is FenceState.ZOMBIE:
                 self._ownership.forfeit(partition)
@@ -201,9 +225,20 @@ class Planner:
                 self._ownership.suspect(partition)
             else:
                 partition.plan_seq += 1
-        node.wake_drainer.set()
 
     def _expect(self, partition_id: int, minute: int, due_ms: int, fires: int) -> None:
         partition = self._node.owned.get(partition_id)
         if partition is not None:
             partition.expect(minute, due_ms, fires)
+
+
+def _minute_fires(
+    book: SpecBook, window: DueSpecs, whole: list[plan.Heads], ranges: list[plan.Heads]
+) -> Iterator[Planned]:
+    for heads in whole:
+        due = window.whole[heads.place]
+        yield Planned(heads.partition, heads.packed, Instant(due.at_s, due.at_s, due.previous_s, due.next_s))
+    for heads in ranges:
+        due_range = window.ranges[heads.place]
+        for instant in book.instants(due_range, heads.due_phase, heads.jitter_offset_s, window):
+            yield Planned(heads.partition, heads.packed, instant)

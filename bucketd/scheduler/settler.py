@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, DataError, IntegrityError
 
 from bucketd.scheduler.cluster import Node
 from bucketd.scheduler.judge import judge_slots
@@ -24,7 +24,7 @@ from bucketd.scheduler.planner import Planner
 from bucketd.scheduler.verdicts import MAX_JITTER_S
 from bucketd.store import backlog, settle
 from bucketd.store.keys import shard_of
-from bucketd.store.log import event
+from bucketd.store.log import event, warn
 from bucketd.store.settle import DueRange, Slot, VersionRow
 from bucketd.timing import EverySpec
 
@@ -52,24 +52,26 @@ class Settler:
     def __init__(self, node: Node, planner: Planner) -> None:
         self._node = node
         self._planner = planner
+        self._refused: set[int] = set()  # partitions that Postgres refused when they were last tried
 
     async def run_once(self) -> Report:
         """Settles every window whose fires the runners are through with. Raises what the stores raise."""
         node = self._node
         closable = [(p, through) for p in node.believed() if (through := self._closable_through(p)) is not None]
-        queues = await backlog.read_all(
-            node.redis, node.keys
-        )  # after the look at the buckets: what left them is in there
+        if not closable:
+            return Report(0, 0, 0, 0)
+        # After the look at the buckets: what left them is in there.
+        queues = await backlog.read_all(node.redis, node.keys)
         for partition, through_s in closable:
             if partition.closing is None:
                 partition.closing = Closing(through_s, queues[shard_of(partition.id)].last)
         missing = written = owed = count = 0
         for group in self._ready(queues):
-            report = await self._settle(group)
-            count += report.partitions
-            missing += report.missing
-            written += report.written
-            owed += report.owed
+            for report in await self._settle_apart(group):
+                count += report.partitions
+                missing += report.missing
+                written += report.written
+                owed += report.owed
         if written:
             await node.redis.publish(node.keys.wake, b"settled")
         node.count("settled_late", written)
@@ -104,6 +106,27 @@ class Settler:
                     chunk, fires = [], 0
             if chunk:
                 yield chunk
+
+    async def _settle_apart(self, group: list[Partition]) -> list[Report]:
+        """Settles a group; if Postgres refuses something in it, each partition by itself, so that only that one stays behind.
+
+        It is tried again each round. Once its window is a long one it is owed, and others can follow.
+        """
+        ids = {partition.id for partition in group}
+        try:
+            report = await self._settle(group)
+        except (DataError, IntegrityError) as error:
+            if len(group) > 1:
+                return [report for partition in group for report in await self._settle_apart([partition])]
+            if not ids <= self._refused:
+                text = f"{type(error).__name__}: {error}".splitlines()[0]
+                warn("settle_refused", partition=group[0].id, error=text)
+            self._refused |= ids
+            return []
+        for id in ids & self._refused:
+            event("settle_recovered", partition=id)
+        self._refused -= ids
+        return [report]
 
     async def _settle(self, group: list[Partition]) -> Report:
         """One transaction: the window (settled_through, closing.through_s] of partitions that stand alike."""
@@ -163,7 +186,7 @@ class Settler:
     def _slots_of(self, timings: list[VersionRow], from_s: int, through_s: int) -> list[Slot]:
         """Occurrences due in (from_s, through_s] that these timings made while they held."""
         return [
-            Slot(timing.schedule_id, instant.at_s, timing.spec_id, timing.phase)
+            Slot(timing.schedule_id, instant.at_s, timing.spec_id, timing.phase, timing.jitter_offset_s)
             for timing in timings
             for instant in self._node.book.occurrences(
                 timing.spec_id, timing.phase, timing.jitter_offset_s, from_s + 1, through_s + 1

@@ -56,17 +56,18 @@ def verdicts(
                     NewRun(first._replace(at_s=cover), "deferred", "settle", len(late) + older, False, "misfire")
                 )
                 floors[first.schedule_id] = cover
-                slots, older = slots[len(late) :], 0
-        new, floor = _judge(slots, now_s, older)
-        runs += new
-        if floor is not None:
-            floors[first.schedule_id] = max(floor, floors.get(first.schedule_id, floor))
+                slots, older = [slot for slot in slots if slot not in late], 0
+        # An edit of the jitter changes which of two instants is due first, so each jitter is judged by itself.
+        for _, alike in groupby(slots, key=lambda slot: slot.jitter_offset_s):
+            new, floor = _judge(list(alike), now_s, older)
+            runs += new
+            older = 0
+            if floor is not None:
+                floors[first.schedule_id] = max(floor, floors.get(first.schedule_id, floor))
     return runs, floors
 
 
 def _judge(slots: list[Candidate], now_s: float, older: int) -> tuple[list[NewRun], int | None]:
-    if not slots:
-        return [], None
     first = slots[0]
     policy = MisfirePolicy(first.misfire, first.threshold_s, first.deadline_s)
     judgement = judge([slot.at_s for slot in slots], now_s, first.jitter_offset_s, policy, older)

@@ -305,6 +305,7 @@ create table bucketd.backfills (
     created_at timestamptz not null default bucketd.bucketd_now(),
     finished_at timestamptz,
     cancelled boolean not null default false,
+    error text,                               -- Postgres refused a chunk: ended there, cursor and all
     check ((kind = 'settle') = (partition_id is not null)),
     check (from_at <= until_at)
 );

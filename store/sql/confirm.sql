@@ -21,9 +21,9 @@ with clock as materialized (
         to_timestamp((at4::bigint & 4294967295)::float8) as at
     from unnest(%(ids)s::uuid[], %(versions)s::int[], %(ats)s::int[], %(nexts)s::int[]) with ordinality u(id, version, at4, next4, n)
 ), seen as materialized (
-    select f.n::int as n, f.id, f.at, s.tenant, s.name, s.target_id, s.timeout_s, s.jitter_offset_s, s.payload, c.now,
-        c.now_s - f.at_s - s.jitter_offset_s > s.misfire_threshold_s as late,
-        f.at_s + s.jitter_offset_s - c.now_s as wait_s,
+    select f.n::int as n, f.id, f.at, s.tenant, s.name, s.target_id, s.timeout_s, j.jitter_offset_s, s.payload, c.now,
+        c.now_s - f.at_s - j.jitter_offset_s > s.misfire_threshold_s as late,
+        f.at_s + j.jitter_offset_s - c.now_s as wait_s,
         case
             when not c.alive then 1
             when s.paused then 2
@@ -34,9 +34,9 @@ with clock as materialized (
             when f.at < s.floor then 5
             when f.at < s.starts_at or f.at >= s.ends_at then 6
             when f.at < c.from_at or f.at >= c.days_through then 7
-            when f.at_s + s.jitter_offset_s > c.now_s then 8
-            when c.now_s - f.at_s - s.jitter_offset_s > least(s.deadline_s, case
-                when c.now_s - f.at_s - s.jitter_offset_s <= s.misfire_threshold_s then null
+            when f.at_s + j.jitter_offset_s > c.now_s then 8
+            when c.now_s - f.at_s - j.jitter_offset_s > least(s.deadline_s, case
+                when c.now_s - f.at_s - j.jitter_offset_s <= s.misfire_threshold_s then null
                 when s.misfire = 'catch_up' then 86400
                 when s.misfire = 'run_once' and s.timing_version = f.version and (f.next_s = 0
                     or to_timestamp((f.at_s + f.next_s)::float8) >= s.ends_at
@@ -44,6 +44,12 @@ with clock as materialized (
                 else 0 end) then 9
             else 0 end as verdict
     from state c cross join held h cross join fire f join bucketd.schedules s on s.id = f.id
+    cross join lateral (
+        -- Due by the timing that made the fire. Of an older version that is gone: null, and the verdict is 4.
+        select case when s.timing_version = f.version then s.jitter_offset_s else (
+            select v.jitter_offset_s from bucketd.schedule_versions v
+            where v.schedule_id = f.id and v.timing_version = f.version) end as jitter_offset_s
+    ) j
     order by f.at, f.id
 ), made as (
     insert into bucketd.runs (scheduled_at, schedule_id, claim, started_at, target_id, jitter_offset_s, status, origin, attempt, tenant)

@@ -7,6 +7,11 @@ select backfill_id, kind, tenant, name, target_id, labels, partition_id,
 from bucketd.backfills where finished_at is null
 order by kind = 'user', backfill_id limit 1 for update skip locked;
 
+-- name: watch
+-- Settling of the partition, which takes its row for update, waits until this chunk is committed: both count missed occurrences of
+-- the same schedules. A take-over does not wait.
+select from bucketd.partitions where partition_id = %(partition)s::int for key share;
+
 -- name: waiting
 -- Background rows that are due and wait for a runner, counted up to a bound: expansion goes on only while there are few.
 select count(*) from (
@@ -58,4 +63,9 @@ on conflict do nothing;
 update bucketd.backfills set cursor_id = %(cursor_id)s::uuid, cursor_at = to_timestamp(%(cursor_at)s::bigint),
     runs_created = runs_created + %(created)s::bigint,
     finished_at = case when %(done)s::bool then bucketd.bucketd_now() end
+where backfill_id = %(backfill_id)s::bigint;
+
+-- name: refuse
+-- Ends a backfill with what Postgres said of its next chunk.
+update bucketd.backfills set error = %(error)s::text, finished_at = bucketd.bucketd_now()
 where backfill_id = %(backfill_id)s::bigint;

@@ -31,7 +31,7 @@ select id, at_s, spec_id from gone;
 -- The same for schedules found by due phase. A range has its one instant (a cron with jitter), or its period (an interval), or
 -- neither (a one-shot, whose due phase is the instant it is due).
 with gone as materialized (
-    select s.id, o.at_s, s.spec_id, s.phase
+    select s.id, o.at_s, s.spec_id, s.phase, s.jitter_offset_s
     from unnest(%(specs)s::int[], %(los)s::bigint[], %(his)s::bigint[], %(ats)s::bigint[], %(everies)s::int[])
         u(spec_id, lo, hi, at_s, every_s)
     cross join unnest(%(partitions)s::int[]) p(partition_id)
@@ -53,7 +53,7 @@ with gone as materialized (
     ) r on true
     where r.found is null
 )
-select id, at_s, spec_id, phase from gone;
+select id, at_s, spec_id, phase, jitter_offset_s from gone;
 
 -- name: versions
 -- Older timing whose interval reaches into the window.
@@ -86,10 +86,12 @@ select from bucketd.holds for key share;
 
 -- name: candidates
 -- Of these occurrences those that have no row and may still get one, with what judging needs. An occurrence comes with the timing
--- that made it, and counts only where that timing held: an edit between the reads of this transaction loses and adds nothing.
-select s.id, u.at_s, s.jitter_offset_s, s.tenant, s.target_id, s.misfire, s.misfire_threshold_s, s.deadline_s,
+-- that made it, which says when it is due, and counts only where that timing held: an edit between the reads of this transaction
+-- loses and adds nothing.
+select s.id, u.at_s, u.jitter_offset_s, s.tenant, s.target_id, s.misfire, s.misfire_threshold_s, s.deadline_s,
     exists (select from bucketd.holds h where h.scope = 'all' or h.tenant = s.tenant or h.target_id = s.target_id)
-from unnest(%(ids)s::uuid[], %(ats)s::bigint[], %(specs)s::int[], %(phases)s::bigint[]) u(id, at_s, spec_id, phase)
+from unnest(%(ids)s::uuid[], %(ats)s::bigint[], %(specs)s::int[], %(phases)s::bigint[], %(jitters)s::int[])
+    u(id, at_s, spec_id, phase, jitter_offset_s)
 join bucketd.schedules s on s.id = u.id
 left join lateral (
     select true as found from bucketd.runs r
@@ -101,11 +103,12 @@ where r.found is null and not s.paused and to_timestamp(u.at_s) >= s.floor
     and (s.starts_at is null or to_timestamp(u.at_s) >= s.starts_at)
     and (s.ends_at is null or to_timestamp(u.at_s) < s.ends_at)
     and to_timestamp(u.at_s) >= (select days_from from bucketd.cluster)
-    and (s.spec_id = u.spec_id and s.phase = u.phase and s.timing_from <= to_timestamp(u.at_s) or exists (
+    and ((s.spec_id, s.phase, s.jitter_offset_s) = (u.spec_id, u.phase, u.jitter_offset_s)
+        and s.timing_from <= to_timestamp(u.at_s) or exists (
         select from bucketd.schedule_versions v
-        where v.schedule_id = u.id and v.spec_id = u.spec_id and v.phase = u.phase
+        where v.schedule_id = u.id and (v.spec_id, v.phase, v.jitter_offset_s) = (u.spec_id, u.phase, u.jitter_offset_s)
             and v.valid_from <= to_timestamp(u.at_s) and v.valid_until > to_timestamp(u.at_s)))
-group by s.id, u.at_s
+group by s.id, u.at_s, u.jitter_offset_s
 order by s.id, u.at_s;
 
 -- name: insert
@@ -124,11 +127,15 @@ order by u.at_s, u.id
 on conflict (scheduled_at, schedule_id) do update set missed = runs.missed + excluded.missed where excluded.missed > 0;
 
 -- name: floors
--- Slots that were counted, not listed, can never be confirmed or judged again.
+-- Slots that were counted, not listed, can never be confirmed or judged again. Not while an older version has slots that are due
+-- yet, by a longer jitter than today's: those lie below, and are neither counted nor listed.
 update bucketd.schedules s set floor = to_timestamp(u.floor_s)
 from (
     select s.id, u.floor_s from unnest(%(ids)s::uuid[], %(floors)s::bigint[]) u(id, floor_s)
     join bucketd.schedules s on s.id = u.id where s.floor < to_timestamp(u.floor_s)
+        and not exists (select from bucketd.schedule_versions v where v.schedule_id = s.id
+            and v.jitter_offset_s > s.jitter_offset_s and v.valid_until > v.valid_from
+            and v.valid_until + v.jitter_offset_s * interval '1 second' > bucketd.bucketd_now())
     order by s.id for no key update of s
 ) u
 where s.id = u.id;
@@ -154,3 +161,18 @@ join bucketd.runs r on r.scheduled_at = to_timestamp(u.at_s) and r.schedule_id =
     and r.scheduled_at >= to_timestamp(%(low)s::bigint) and r.scheduled_at < to_timestamp(%(high)s::bigint)
 where r.origin = 'late'
 group by u.id;
+
+-- name: carry
+-- Older missed slots of schedules whose newest slots all have rows: the oldest row of those takes the count. Answers where.
+with oldest as (
+    select u.id, min(r.scheduled_at) as at from unnest(%(ids)s::uuid[], %(ats)s::bigint[]) u(id, at_s)
+    join bucketd.schedules s on s.id = u.id and not s.paused and s.floor <= to_timestamp(u.at_s)
+    join bucketd.runs r on r.scheduled_at = to_timestamp(u.at_s) and r.schedule_id = u.id
+        and r.scheduled_at >= to_timestamp(%(low)s::bigint) and r.scheduled_at < to_timestamp(%(high)s::bigint)
+    group by u.id
+)
+update bucketd.runs r set missed = r.missed + c.missed
+from oldest o join unnest(%(counted)s::uuid[], %(missed)s::int[]) c(id, missed) on c.id = o.id
+where r.scheduled_at = o.at and r.schedule_id = o.id
+    and r.scheduled_at >= to_timestamp(%(low)s::bigint) and r.scheduled_at < to_timestamp(%(high)s::bigint)
+returning r.schedule_id, extract(epoch from r.scheduled_at)::bigint;

@@ -73,6 +73,9 @@ async def test_a_round_through_everything(aclient: AsyncClient, sql: psycopg.Con
     assert len(await aclient.holds()) == 1
     assert await aclient.release(all=True) == Release()
     assert (await aclient.dead.list()).items == ()
+    assert await aclient.dead.count() == 0
+    with pytest.raises(NotFound):
+        await aclient.dead.get(1)
     assert (await aclient.status()).schedules == 1
     await aclient.schedules.delete("a")
     with pytest.raises(NotFound):

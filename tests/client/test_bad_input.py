@@ -180,6 +180,8 @@ def test_a_bad_timing(make: Callable[[], object]) -> None:
         ("from_", lambda c: c.runs.list(from_=NOW, to=NOW)),
         ("run_id", lambda c: c.runs.get("x")),
         ("run_id", lambda c: c.runs.cancel("20261399T000000Z-" + "0" * 32)),
+        ("letter_id", lambda c: c.dead.get("7")),
+        ("bound", lambda c: c.dead.count(bound=0)),
         ("ids", lambda c: c.dead.replay()),
         ("ids", lambda c: c.dead.discard([1], all=True)),
         ("ids", lambda c: c.dead.replay([0])),

@@ -294,6 +294,18 @@ def test_a_replay_of_what_cannot_go_back_is_refused_whole(
         client.dead.replay(all=True)
 
 
+def test_one_letter_and_their_count(client: Client, sql: psycopg.Connection[Any]) -> None:
+    made = put(client)
+    now = datetime.now(UTC)
+    ids = [bury(sql, made, now - i * HOUR, name=f"s{i % 2}") for i in range(5)]
+    assert client.dead.get(ids[3]) == client.dead.list(name="s1").items[0]
+    with pytest.raises(NotFound, match="does not exist"):
+        client.dead.get(10**9)
+    assert client.dead.count() == client.dead.count(target="hook", tenant="default") == 5
+    assert (client.dead.count(name="s1"), client.dead.count(name="s0", bound=2)) == (2, 2)
+    assert client.dead.count(target="nowhere") == client.dead.count(tenant="acme") == 0
+
+
 def test_discarding(client: Client, sql: psycopg.Connection[Any]) -> None:
     made = put(client)
     now = datetime.now(UTC)

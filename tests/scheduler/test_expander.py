@@ -1,5 +1,6 @@
 """What is too long for one transaction: windows that nobody watched, and backfills that people ask for, in chunks."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ import pytest
 
 from bucketd.scheduler import expander as module
 from bucketd.scheduler.node import Scheduler
+from bucketd.store import settle
 from tests.scheduler.world import World
 
 
@@ -137,12 +139,90 @@ async def test_jitter_that_reaches_into_the_window_from_an_older_version(world: 
     assert [run[0] for run in shape(world, id)] == [5]
 
 
-async def test_windows_go_in_chunks_of_schedules(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK_SCHEDULES", 3)
+@pytest.mark.parametrize(
+    "bound", [("CHUNK_SCHEDULES", 3), ("CHUNK_SCHEDULES", 10), ("CHUNK_SLOTS", 20), ("CHUNK_SLOTS", 90)]
+)
+async def test_windows_go_in_chunks_of_schedules(
+    world: World, monkeypatch: pytest.MonkeyPatch, bound: tuple[str, int]
+) -> None:
+    monkeypatch.setattr(module, *bound)
     ids = [world.rows.every(60, id=UUID(int=(n << 64) | 7)) for n in range(1, 11)]
     scheduler = await away(world, 640)
-    await expand(scheduler)
+    largest = 0
+    while (report := await scheduler.expander.run_once()).more:
+        largest = max(largest, report.created)
+    rows = [len(shape(world, id)) for id in ids]
     assert [sum(run[3] + 1 for run in shape(world, id)) for id in ids] == [9] * 10
+    assert largest == rows[0] * {3: 3, 20: 3}.get(bound[1], 10), "a schedule lists 9 slots"
+
+
+async def test_older_slots_are_counted_in_a_row_that_is_there_if_the_newest_all_have_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outage between two healthy stretches of one window."""
+    monkeypatch.setattr(module, "LISTED", 10)
+    id, other = world.rows.every(5), world.rows.every(60)
+    world.rows.sql(
+        "insert into bucketd.runs (scheduled_at, schedule_id, tenant, target_id, status, origin, finished_at)"
+        " select to_timestamp(at), %s, 'default', %s, 'succeeded', 'fire', now()"
+        " from generate_series(%s::bigint, %s::bigint, 5) at",
+        id, world.rows.target(), world.minute + 530, world.minute + 595,
+    )  # fmt: skip
+    scheduler = await away(world, 640)
+    await expand(scheduler)
+    rows = shape(world, id)
+    assert [run[0] for run in rows] == list(range(530, 600, 5))
+    assert {run[0]: run[3] for run in rows if run[3]} == {550: 105}, "5..525, in the oldest of the ten that were listed"
+    assert world.rows.of(id, "floor").timestamp() == world.minute + 550
+    assert sum(run[3] + 1 for run in shape(world, other)) == 9
+    before = world.everything()
+    world.rows.sql("update bucketd.backfills set finished_at = null, cursor_id = null where kind = 'settle'")
+    await expand(scheduler)
+    assert world.everything() == before
+
+
+async def test_a_chunk_waits_for_settling_of_its_partition(world: World) -> None:
+    """A late commit that is settled and the window that is expanded count the same schedule: one after the other."""
+    id = world.rows.every(30)
+    scheduler = await away(world, 640)
+    world.rows.sql("delete from bucketd.backfills where partition_id <> %s", id.bytes[15])
+    async with await psycopg.AsyncConnection.connect(world.settings.dsn.get_secret_value()) as settling:
+        epochs = {id.bytes[15]: scheduler.node.owned[id.bytes[15]].epoch}
+        assert await settle.lock(settling, epochs, compare=True)
+        chunk = asyncio.create_task(scheduler.expander.run_once())
+        await asyncio.wait({chunk}, timeout=0.5)
+        assert not chunk.done()
+        raised = world.minute + 300
+        await settling.execute("update bucketd.schedules set floor = to_timestamp(%s) where id = %s", [raised, id])
+        await settling.commit()
+        await chunk
+    assert sum(run[3] + 1 for run in shape(world, id)) == 10, "300..570: it saw what was settled"
+
+
+@pytest.mark.parametrize("kind", ["user", "settle"])
+async def test_a_backfill_that_postgres_refuses_ends_alone(
+    world: World, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """Else it would be refused for ever, on one node after the other, and nothing behind it would be expanded."""
+    broken = world.rows.every(60, tenant="broken", id=UUID(int=(1 << 64) | 7))
+    world.rows.every(60, id=UUID(int=(1 << 64) | 8))
+    if kind == "user":
+        scheduler = await world.scheduler()
+        await ask(world, world.minute - 600, world.minute, tenant="broken")
+        await ask(world, world.minute - 600, world.minute, tenant="default")
+    else:
+        scheduler = await away(world, 640)
+    world.rows.sql("alter table bucketd.runs add constraint refused check (tenant <> 'broken') not valid")
+    assert await expand(scheduler) > 0
+    assert owed(world) == 0
+    assert shape(world, broken) == []
+    ((ended, error, created),) = world.rows.sql(
+        "select finished_at is not null, error, runs_created from bucketd.backfills where error is not null"
+    )
+    assert ended
+    assert "CheckViolation" in error
+    assert created == 0
+    assert caplog.text.count("backfill_refused") == 1
 
 
 async def test_a_window_that_is_owed_goes_before_backfills_and_does_not_wait_for_them(
@@ -204,11 +284,14 @@ async def test_a_chunk_that_is_rolled_back_did_not_happen(world: World, monkeypa
     scheduler = await world.scheduler()
     await ask(world, world.minute - 6_000, world.minute)
     assert (await scheduler.expander.run_once()).created == 4
-    world.rows.sql("alter table bucketd.backfills add constraint broken check (runs_created < 8) not valid")
-    with pytest.raises(psycopg.errors.CheckViolation):
+    world.rows.sql(
+        "create function stop() returns trigger language plpgsql as $$ begin raise query_canceled; end $$;"
+        "create trigger stop before update on bucketd.backfills for each row execute function stop()"
+    )
+    with pytest.raises(psycopg.errors.QueryCanceled):
         await scheduler.expander.run_once()
     assert len(shape(world, id)) == 4
-    world.rows.sql("alter table bucketd.backfills drop constraint broken")
+    world.rows.sql("drop function stop cascade")
     assert await expand(scheduler) == 6
     assert len(shape(world, id)) == 10
 

@@ -4,8 +4,13 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+import pytest
+from redis.asyncio import Redis
 
 from bucketd.scheduler import planner as module
+from bucketd.store import buckets
+from bucketd.store.buckets import Entries
+from bucketd.store.keys import Keys
 from bucketd.timing import EverySpec
 from tests.scheduler.world import World
 from tests.support.rows import Rows
@@ -260,3 +265,36 @@ async def test_two_plans_of_a_minute_add_up_to_one(world: World) -> None:
         await scheduler.planner.run_once()
     for id in ids:
         assert await world.planned(id) == ats(world.minute, world.minute + 180, 10)
+
+
+async def test_a_large_minute_goes_in_pieces_and_is_marked_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop gets a turn after each piece, so that a drain is not late; the fence moves when the minute is whole."""
+    monkeypatch.setattr(module, "PIECE_FIRES", 50)
+    ids = [world.rows.every(10, n % 10, id=UUID(int=n, version=4)) for n in range(40)]
+    ids += [world.rows.cron("* * * * *", id=UUID(int=n, version=4)) for n in range(100, 300)]
+    added: list[int] = []
+    seqs: set[int] = set()
+    add = buckets.add
+
+    async def watch(redis: Redis, keys: Keys, entries: Entries) -> None:
+        added.append(sum(len(flat) // 2 for flat in entries.values()))
+        seqs.update([await fence_of(world, partition) for partition, _ in entries])
+        await add(redis, keys, entries)
+
+    monkeypatch.setattr(buckets, "add", watch)
+    scheduler = await world.scheduler()
+    report = await scheduler.planner.run_once()
+    assert sum(added) == report.fires == 40 * 18 + 200 * 3
+    assert max(added) <= 56, "a piece, and what is due of one schedule or spec more"
+    assert seqs == {0, 1, 2}, "one mark for each of three minutes"
+    assert {await fence_of(world, partition) for partition in range(256)} == {3}
+    for n, id in enumerate(ids[:40]):
+        assert await world.planned(id) == ats(world.minute, world.minute + 180, 10, n % 10)
+    for id in ids[40:]:
+        assert len(await world.planned(id)) == 3
+
+
+async def fence_of(world: World, partition: int) -> int:
+    """plan_seq at the fence."""
+    found: Any = await world.redis.hgetall(world.keys.fence(partition))
+    return int(found.get(b"plan_seq", 0))

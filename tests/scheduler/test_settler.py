@@ -219,6 +219,44 @@ async def test_an_edit_splits_the_window_by_versions(world: World) -> None:
     assert [run[0] for run in shape(world, id)] == [5, 35, 65, 87, 107, 127, 147, 167]
 
 
+def jittered(world: World, jitter_s: int, low_s: int, high_s: int, **columns: Any) -> UUID:
+    """A minutely cron whose jitter lies in [low, high)."""
+    return next(
+        id for id in (world.rows.cron("* * * * *", jitter_s=jitter_s, **columns) for _ in range(400))
+        if low_s <= world.rows.of(id, "jitter_offset_s") < high_s
+    )  # fmt: skip
+
+
+async def test_an_edit_of_the_jitter_moves_no_instant_of_before(world: World) -> None:
+    """Second 60 was to be due around 210, and is: not at the edit, and not late because the new jitter is short."""
+    id = jittered(world, 200, 130, 175, misfire="skip")
+    offset = world.rows.of(id, "jitter_offset_s")
+    scheduler = await world.scheduler()
+    await world.turn_to(world.minute + 70)
+    world.rows.sql("update bucketd.schedules set jitter_s = 30 where id = %s", id)
+    await lose(world, scheduler, 125)
+    await world.settle(scheduler)
+    assert shape(world, id) == []
+    await lose(world, scheduler, 242)
+    await world.settle(scheduler)
+    assert shape(world, id)[0] == (60, "deferred", "settle", 0, None)
+    assert world.rows.one("select jitter_offset_s from bucketd.runs where scheduled_at = to_timestamp(%s)"
+        " and schedule_id = %s", world.minute + 60, id) == offset  # fmt: skip
+
+
+async def test_what_is_due_yet_by_an_older_jitter_is_not_lost_below_a_floor(world: World) -> None:
+    id = jittered(world, 300, 200, 235)
+    scheduler = await world.scheduler()
+    await world.turn_to(world.minute + 70)
+    world.rows.sql("update bucketd.schedules set jitter_s = 0 where id = %s", id)
+    await lose(world, scheduler, 245)
+    await world.settle(scheduler)
+    assert shape(world, id) == [(180, "deferred", "settle", 1, "misfire")]
+    await lose(world, scheduler, 302)
+    await world.settle(scheduler)
+    assert shape(world, id)[0] == (60, "deferred", "settle", 0, None)
+
+
 async def test_an_edit_back_and_forth_counts_nothing_twice(world: World) -> None:
     id = world.rows.every(30, 5, misfire="catch_up")
     scheduler = await world.scheduler()
@@ -279,15 +317,18 @@ async def test_a_late_resume_does_not_fire_what_lay_before_it(world: World) -> N
     assert [run[0] for run in shape(world, id)] == list(range(35, 120, 10))
 
 
-async def test_watermark_and_verdicts_are_one_transaction(world: World) -> None:
-    """A run that cannot be written keeps the watermark where it is."""
+async def test_watermark_and_verdicts_are_one_transaction(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """A run that cannot be written keeps the watermark where it is, of its partition alone: the others go on."""
     id = world.rows.every(30)
+    other = world.rows.every(30, id=UUID(int=(1 << 64) | (id.bytes[15] + 1) % 256), tenant="other")
     scheduler = await world.scheduler()
     await lose(world, scheduler)
-    world.rows.sql("alter table bucketd.runs add constraint broken check (origin <> 'settle') not valid")
-    with pytest.raises(psycopg.errors.CheckViolation):
-        await world.settle(scheduler)
+    world.rows.sql("alter table bucketd.runs add constraint broken check (tenant <> 'default') not valid")
+    assert (await scheduler.settler.run_once()).partitions == 255
+    assert (await scheduler.settler.run_once()).partitions == 0
+    assert caplog.text.count(f"settle_refused partition={id.bytes[15]}") == 1, "a line for the first failure"
     assert world.settled([id.bytes[15]]) == {world.minute - 1}
+    assert sum(run[3] + 1 for run in shape(world, other)) == 5
     assert world.rows.of(id, "floor").timestamp() < world.minute + 10, "nor did a floor rise"
     world.rows.sql("alter table bucketd.runs drop constraint broken")
     await world.settle(scheduler)

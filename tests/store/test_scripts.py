@@ -8,7 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from bucketd.store import buckets, leases, scripts
-from bucketd.store.buckets import Drained, Fence, FenceState
+from bucketd.store.buckets import Drained, Entries, Fence, FenceState
 from bucketd.store.fires import decode_message, tail
 from bucketd.store.keys import GROUP, Keys
 
@@ -32,11 +32,17 @@ def token() -> str:
     return uuid4().hex
 
 
+async def plan(redis: Redis, keys: Keys, entries: Entries, fences: list[Fence]) -> list[FenceState]:
+    """Adds fires, then marks that they are there."""
+    await buckets.add(redis, keys, entries)
+    return await buckets.mark(redis, keys, fences, compare=True)
+
+
 async def fill(redis: Redis, keys: Keys, fence: Fence, count: int) -> FenceState:
     """Raises the fence and plans `count` fires under it."""
     await scripts.run(redis, "fence", [keys.fence(P)], [fence.epoch, fence.token])
     planned = fence._replace(plan_seq=1)
-    return (await buckets.plan(redis, keys, {(P, MINUTE): flat(count)}, [planned], compare=True))[0]
+    return (await plan(redis, keys, {(P, MINUTE): flat(count)}, [planned]))[0]
 
 
 async def drain(
@@ -116,7 +122,7 @@ async def test_a_mark_compares_too_and_leaves_a_foreign_fence_alone(
     if standing:
         await redis.hset(keys.fence(P), mapping=standing)  # type: ignore[arg-type]
     before = await redis.hgetall(keys.fence(P))
-    found = await buckets.plan(redis, keys, {}, [Fence(P, 5, "me", 2)], compare=True)
+    found = await plan(redis, keys, {}, [Fence(P, 5, "me", 2)])
     assert found == [state]
     if state is not FenceState.HELD:
         assert await redis.hgetall(keys.fence(P)) == before
@@ -125,7 +131,7 @@ async def test_a_mark_compares_too_and_leaves_a_foreign_fence_alone(
 async def test_an_old_owner_that_marks_late_does_not_hide_a_loss(redis: Redis, keys: Keys) -> None:
     """Two plans were acknowledged, Redis lost the second: neither the third plan nor a drain may pass."""
     await redis.hset(keys.fence(P), mapping={"epoch": 5, "token": "me", "plan_seq": 1})
-    assert await buckets.plan(redis, keys, {}, [Fence(P, 5, "me", 3)], compare=True) == [FenceState.LOST]
+    assert await plan(redis, keys, {}, [Fence(P, 5, "me", 3)]) == [FenceState.LOST]
     assert (await drain(redis, keys, Fence(P, 5, "me", 2), START_MS)).state is FenceState.LOST
 
 
@@ -193,7 +199,7 @@ async def test_two_partitions_of_a_shard_share_the_cap(redis: Redis, keys: Keys,
     assert keys.queue(other) == keys.queue(P)
     for partition in (P, other):
         await scripts.run(redis, "fence", [keys.fence(partition)], [1, token])
-        await buckets.plan(redis, keys, {(partition, MINUTE): flat(10)}, [Fence(partition, 1, token, 1)], compare=True)
+        await plan(redis, keys, {(partition, MINUTE): flat(10)}, [Fence(partition, 1, token, 1)])
     wanted = [(Fence(partition, 1, token, 1), MINUTE) for partition in (P, other)]
     found = await buckets.drain(redis, keys, wanted, START_MS + 60_000, batch=8, queue_cap=12, compare=True)
     assert [one.fires for one in found] == [8, 4]
@@ -213,7 +219,7 @@ async def test_xadd_comes_before_zrem(redis: Redis, keys: Keys, token: str) -> N
 async def test_planning_twice_changes_nothing(redis: Redis, keys: Keys, token: str) -> None:
     fence = Fence(P, 1, token, 1)
     await fill(redis, keys, fence, 5)
-    await buckets.plan(redis, keys, {(P, MINUTE): flat(5)}, [fence._replace(plan_seq=2)], compare=True)
+    await plan(redis, keys, {(P, MINUTE): flat(5)}, [fence._replace(plan_seq=2)])
     assert await redis.zcard(keys.bucket(P, MINUTE)) == 5
     assert 0 < await redis.ttl(keys.bucket(P, MINUTE)) <= buckets.KEEP_S
 
@@ -225,7 +231,7 @@ async def test_many_members_go_in_several_commands_and_pipelines(
     monkeypatch.setattr(buckets, "PIPELINE_MEMBERS", most)
     await scripts.run(redis, "fence", [keys.fence(P)], [1, token])
     entries = {(P, MINUTE): flat(2_500, 1), (P, MINUTE + 1): flat(10), (P + 16, MINUTE): flat(1_200)}
-    assert await buckets.plan(redis, keys, entries, [Fence(P, 1, token, 1)], compare=True) == [FenceState.HELD]
+    assert await plan(redis, keys, entries, [Fence(P, 1, token, 1)]) == [FenceState.HELD]
     counts = [await redis.zcard(keys.bucket(partition, minute)) for partition, minute in entries]
     assert counts == [2_500, 10, 1_200]
     assert await redis.zscore(keys.bucket(P, MINUTE), fire(2_499)) == START_MS + 2_499

@@ -117,6 +117,16 @@ def test_secrets_are_shown_nowhere() -> None:
         (f"postgresql://db.example/bucketd?password={SECRET}", None),
         (f"postgresql://app@db.example/bucketd?sslmode=require&password={SECRET}&user=x", None),
         (f"redis://cache.example:6379/0?password={SECRET}", None),
+        (f"postgresql://app:x?{SECRET}@db.example/bucketd", "postgresql://app:***@db.example/bucketd"),
+        (f"postgresql://app:x?{SECRET}@db.example/b?a=1", "postgresql://app:***@db.example/b?a=1"),
+        (f"postgresql://app:x@y?{SECRET}@db.example/b", "postgresql://app:***@db.example/b"),
+        (f"postgresql://app:x?a={SECRET}@db.example/b", "postgresql://app:***@db.example/b"),
+        (f"postgresql://app:x/#{SECRET}@db.example/b", "postgresql://app:***@db.example/b"),
+        (f"redis://cache.example:6379/0?password=x@{SECRET}&db=1", "redis://cache.example:***@***&db=1"),
+        (f"redis://cache.example/0?password=x@{SECRET}&db=1", "redis://cache.example/0?password=***&db=1"),
+        (f"redis://:x@{SECRET}?password=x@cache.example/0", None),
+        (f"host=db password=a://{SECRET} user=app", "host=db password=*** user=app"),
+        ("postgresql://db.example/b?user=me@corp", "postgresql://db.example/b?user=me@corp"),
     ],
 )
 def test_a_password_is_blanked_in_every_form_of_address(given: str, shown: str | None) -> None:

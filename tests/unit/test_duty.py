@@ -5,6 +5,7 @@ import logging
 
 import psycopg
 import pytest
+from psycopg.errors import CheckViolation
 from redis.exceptions import ConnectionError as RedisGone
 
 from bucketd.scheduler import duty
@@ -36,9 +37,10 @@ def _short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [RedisGone("gone"), psycopg.OperationalError("gone"), OSError("gone"), TimeoutError()]
+    "error",
+    [RedisGone("gone"), psycopg.OperationalError("gone"), OSError("gone"), TimeoutError(), CheckViolation("refused")],
 )
-async def test_a_store_that_is_away_is_logged_once_and_once_when_it_is_back(
+async def test_a_store_that_is_away_or_refuses_is_logged_once_and_once_when_it_is_back(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "bucketd")

@@ -64,6 +64,22 @@ def test_age_counts_from_due_not_from_the_instant() -> None:
     assert [run.status for run in runs] == ["deferred"]
 
 
+def test_each_timing_is_judged_by_its_own_jitter() -> None:
+    """The jitter was edited: the older instant is due after the newer ones."""
+    slots = [
+        candidate(10, jitter_s=600, misfire="skip"),
+        candidate(300, misfire="skip"),
+        candidate(200, misfire="skip"),
+    ]
+    runs, floors = verdicts(slots, NOW)
+    assert [(run.slot, run.status, run.missed) for run in runs] == [(slots[0], "deferred", 0), (slots[2], "skipped", 1)]
+    assert floors == {ID: slots[2].at_s}
+    cover = int(NOW) - 30
+    once = [slot._replace(misfire="run_once") for slot in slots]
+    runs, _ = verdicts(once, NOW, covers={ID: cover})
+    assert [(run.slot.at_s, run.missed) for run in runs] == [(cover, 2), (slots[0].at_s, 0)]
+
+
 def test_under_a_hold_everything_is_kept() -> None:
     runs, floors = verdicts([candidate(age, held=True, misfire="skip") for age in (400, 300, 10)], NOW)
     assert [run.status for run in runs] == ["held"] * 3
