@@ -57,6 +57,12 @@ class Unwatched(NamedTuple):
     ends_s: float | None
 
 
+async def anything_owed(connection: AsyncConnection[Any]) -> bool:
+    """Whether any backfill is open."""
+    row = await (await connection.execute(_SQL["anything"])).fetchone()
+    return bool(row and row[0])
+
+
 async def next_owed(connection: AsyncConnection[Any]) -> Owed | None:
     """The oldest open backfill that nobody else has in hand."""
     row = await (await connection.execute(_SQL["next"])).fetchone()

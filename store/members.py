@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgpack
 from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
 
 from bucketd.store.keys import Keys
 
@@ -27,15 +28,31 @@ async def beat(redis: Redis, keys: Keys, node: UUID, now_s: float, ttl_s: float,
     pipeline.zadd(keys.members, {node.hex: (now_s + ttl_s) * 1000})
     pipeline.zremrangebyscore(keys.members, "-inf", (now_s - 10 * ttl_s) * 1000)
     pipeline.hset(keys.member_info, node.hex, msgpack.packb(info))
-    pipeline.zrangebyscore(keys.members, f"({now_s * 1000}", "+inf")
-    pipeline.hgetall(keys.weights)
+    _ask(pipeline, keys, now_s)
     pipeline.hkeys(keys.member_info)
     *_, alive, weights, known = await pipeline.execute()
-    nodes = tuple(sorted(name.decode() for name in alive))
-    stale = [name for name in known if name.decode() not in nodes]
+    ring = _members(alive, weights)
+    stale = [name for name in known if name.decode() not in ring.nodes]
     if stale:
         await redis.hdel(keys.member_info, *stale)
+    return ring
+
+
+async def read(redis: Redis, keys: Keys, now_s: float) -> Members:
+    """Reads the ring."""
+    pipeline = redis.pipeline(transaction=False)
+    _ask(pipeline, keys, now_s)
+    return _members(*await pipeline.execute())
+
+
+def _ask(pipeline: Pipeline, keys: Keys, now_s: float) -> None:
+    pipeline.zrangebyscore(keys.members, f"({now_s * 1000}", "+inf")
+    pipeline.hgetall(keys.weights)
+
+
+def _members(alive: list[bytes], weights: dict[bytes, bytes]) -> Members:
     shares = {name.decode(): _share(raw) for name, raw in weights.items()}
+    nodes = tuple(sorted(name.decode() for name in alive))
     return Members(nodes, {name: share for name, share in shares.items() if share is not None})
 
 

@@ -67,6 +67,7 @@ class Candidate(NamedTuple):
     threshold_s: int
     deadline_s: int | None
     held: bool
+    ends_s: int | None = None  # no slot lies at or after
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ class Node:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     wake_planner: asyncio.Event = field(default_factory=asyncio.Event)  # partitions taken, or a schedule was written
     wake_drainer: asyncio.Event = field(default_factory=asyncio.Event)  # an earlier fire than expected was planned
+    wake_expander: asyncio.Event = field(default_factory=asyncio.Event)  # a backfill was written
+    wake_settler: asyncio.Event = field(default_factory=asyncio.Event)  # partitions taken: they may be behind
     wake_owner: asyncio.Event = field(default_factory=asyncio.Event)  # the ring changed, or a fence was lost
     counts: dict[str, int] = field(default_factory=dict)
 

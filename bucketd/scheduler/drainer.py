@@ -17,7 +17,7 @@ from bucketd.store.buckets import Drained, FenceState
 
 SCRIPTS = 64  # a pipeline: bounds how long Redis and this loop are held
 FULL_PAUSE_S = 0.05  # between looks at a full queue
-IDLE_PAUSE_S = 1.0  # between looks without any bucket in sight
+IDLE_PAUSE_S = 2.0  # between looks without any bucket in sight
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,14 @@ class Expander:
         node = self._node
         if not node.owned:
             return Report(0, False, False)
-        async with node.pool.connection() as connection, connection.transaction():
+        async with node.pool.connection() as connection:
+            if not await expand.anything_owed(connection):  # the common case: one short statement a second
+                return Report(0, False, False)
+            return await self._expand(connection)
+
+    async def _expand(self, connection: AsyncConnection[Any]) -> Report:
+        node = self._node
+        async with connection.transaction():
             owed = await expand.next_owed(connection)
             if owed is None:
                 return Report(0, False, False)

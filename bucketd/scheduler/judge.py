@@ -65,6 +65,8 @@ def _possible_covers(
         known = timing[group[0].schedule_id]
         spec = book.spec(known.spec_id)
         before = int(now_s) + 1 - known.jitter_offset_s
+        if group[0].ends_s is not None:
+            before = min(before, group[0].ends_s)
         for _ in range(COVER_SLOTS):
             at = previous_fire(spec, before, known.phase) if spec else None
             if at is None or at <= late[-1].at_s:

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from bucketd.scheduler.cluster import Node
 from bucketd.scheduler.drainer import Drainer
-from bucketd.scheduler.duty import first_of, repeat
+from bucketd.scheduler.duty import pause, repeat
 from bucketd.scheduler.expander import Expander
 from bucketd.scheduler.ownership import Ownership
 from bucketd.scheduler.planner import Planner
@@ -30,7 +30,8 @@ POOL = 6  # one a service that may be in Postgres at once: owner, planner, settl
 LONG_STATEMENT_S = 30.0  # planning and settling ask for a whole minute at once
 REAP_SHARE = 3  # looks for dead runners within the time that makes one dead
 RETAIN_S = 600
-LISTEN_S = 1.0
+EXPAND_S = 5.0  # between looks for backfills; a nudge or a window that settling owes cuts it short
+LISTEN_S = 30.0  # a silent connection is given up and made again after this
 SKEW_WARN_S = 0.25
 
 
@@ -72,15 +73,19 @@ class Scheduler:
         node = self.node
         event("scheduler_started", node=node.id.hex)
         async with asyncio.TaskGroup() as group:
-            for name, turn, wake in self._duties():
-                group.create_task(repeat(name, turn, node.stop, wake), name=name)
-            group.create_task(self._listen(), name="listen")
+            duties = self._duties()
+            for name, turn, wake in duties:
+                group.create_task(repeat(name, turn, node.stop, wake, exact=name == "drain"), name=name)
+            listener = group.create_task(self._listen(), name="listen")
             await node.stop.wait()
             stopped_at = monotonic()
+            for _, _, wake in duties:
+                wake.set()
+            listener.cancel()  # it may sit in a read; its connection is closed, not used again
             await self.ownership.leave()
         event("scheduler_stopped", node=node.id.hex, after_s=monotonic() - stopped_at)
 
-    def _duties(self) -> list[tuple[str, Callable[[], Awaitable[float]], asyncio.Event | None]]:
+    def _duties(self) -> list[tuple[str, Callable[[], Awaitable[float]], asyncio.Event]]:
         node, settings = self.node, self.node.settings
 
         async def own() -> float:
@@ -90,7 +95,7 @@ class Scheduler:
                 warn(
                     "clock_skew", ahead_s=node.clock.skew_s(), note="the cluster's clock is Postgres's; check NTP here"
                 )
-            return min(1.0, settings.lease_renew_s / 2)
+            return settings.lease_renew_s / 2
 
         async def plan() -> float:
             await self.planner.run_once()
@@ -100,13 +105,15 @@ class Scheduler:
             return self.drainer.pause_s(await self.drainer.run_once()) if node.clock.synchronised else 0.1
 
         async def settle() -> float:
-            if node.clock.synchronised:
-                await self.settler.run_once()
-            return 1.0
+            if not node.clock.synchronised:
+                return 0.1
+            if (await self.settler.run_once()).owed:
+                node.wake_expander.set()
+            return self.settler.pause_s()
 
         async def expand() -> float:
             report = await self.expander.run_once()
-            return 0.2 if report.full else 0.0 if report.more else 1.0
+            return 0.2 if report.full else 0.0 if report.more else EXPAND_S
 
         async def reap() -> float:
             await self.reaper.run_once()
@@ -120,10 +127,10 @@ class Scheduler:
             ("own", own, node.wake_owner),
             ("plan", plan, node.wake_planner),
             ("drain", drain, node.wake_drainer),
-            ("settle", settle, None),
-            ("expand", expand, None),
-            ("reap", reap, None),
-            ("retain", retain, None),
+            ("settle", settle, node.wake_settler),
+            ("expand", expand, node.wake_expander),
+            ("reap", reap, asyncio.Event()),
+            ("retain", retain, asyncio.Event()),
         ]
 
     async def _listen(self) -> None:
@@ -137,7 +144,7 @@ class Scheduler:
                         await pubsub.subscribe(node.keys.nudge, node.keys.ring_changed)
                         await self._hear(pubsub)
                 except (RedisError, OSError):
-                    await first_of(1.0, node.stop)
+                    await pause(1.0, node.stop)
         finally:
             await client.aclose()
 
@@ -149,6 +156,7 @@ class Scheduler:
                 continue
             if message["channel"] == node.keys.nudge.encode():
                 node.wake_planner.set()
+                node.wake_expander.set()
             elif message["data"] != node.id.hex.encode():
                 node.wake_owner.set()
 

@@ -58,11 +58,13 @@ class Ownership:
             await partitions.read_clock(connection, node.clock)
         if not node.compare:
             return await self._own_everything()
-        lost = 0
+        now_s, lost = node.clock.now(), 0
         if monotonic() - self._renewed_at >= settings.lease_renew_s * 0.95 or not self._members.nodes:
             lost = await self._renew()
+            ring = await members.beat(node.redis, node.keys, node.id, now_s, settings.lease_ttl_s, self._info())
+        else:
+            ring = await members.read(node.redis, node.keys, now_s)
         lost += self._drop_expired()
-        ring = await members.beat(node.redis, node.keys, node.id, node.clock.now(), settings.lease_ttl_s, self._info())
         if ring != self._members:  # a ring of 20 nodes takes 5 ms to build: once a change, not once a second
             self._members = ring
             self._wanted = {p for p, owner in assign(ring.nodes, ring.weights).items() if owner == node.id.hex}
@@ -199,6 +201,7 @@ class Ownership:
             node.owned[one.partition] = partition
         node.wake_planner.set()
         node.wake_drainer.set()
+        node.wake_settler.set()
         return len(taken) - len(refused)
 
     async def _own_everything(self) -> Report:

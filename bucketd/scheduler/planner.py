@@ -109,9 +109,11 @@ class Planner:
         cursor, changed = await feed.schedules(connection, self._feed_cursor, FEED_ROWS)
         fresh = [partition for partition in owned if not partition.feed_applied]
         missed = await self._before_we_came(connection, fresh)
-        await self.learn_specs(connection)  # after the schedules: a spec is never newer than what was read of them
-        if feed.xmax(cursor) < feed.xmax(self._feed_cursor) or changed is None:
-            # Another timeline, a restored dump, or a bulk load: nothing that was planned can be trusted to be all.
+        # Another timeline, a restored dump, or a bulk load: nothing that was planned can be trusted to be all.
+        untrusted = changed is None or feed.xmax(cursor) < feed.xmax(self._feed_cursor)
+        if untrusted or changed or missed or self._due_for_planning(owned):
+            await self.learn_specs(connection)  # after the schedules: a spec is never newer than what was read of them
+        if untrusted or changed is None:
             self._plan_anew(owned)
             changed = []
         planned = await self._plan_changed(changed, {p.id: p for p in owned})

@@ -28,6 +28,7 @@ from bucketd.store.log import event, warn
 from bucketd.store.settle import DueRange, Slot, VersionRow
 from bucketd.timing import EverySpec
 
+LOOK_S = 1.0  # between looks for what the runners are through with
 GRACE_S = 1.0  # after a minute's end: the runners' last confirms of it are on their way
 LONGEST_WINDOW_S = 300  # longer ones are owed, and expanded in chunks
 FIRES = 200_000  # a transaction: bounds how long its watermarks stay locked
@@ -78,6 +79,14 @@ class Settler:
         if missing or owed:
             event("settled", partitions=count, missing=missing, written=written, owed=owed)
         return Report(count, missing, written, owed)
+
+    def pause_s(self) -> float:
+        """How long to sleep: until the next minute is over, unless something of an earlier one is still to be settled."""
+        node = self._node
+        now = node.clock.now() - GRACE_S
+        over_s = int(now) // 60 * 60 - 1
+        behind = any(partition.settled_through_s < over_s for partition in node.owned.values())
+        return LOOK_S if behind else over_s + 61 - now
 
     def _closable_through(self, partition: Partition) -> int | None:
         """Last second of the last minute that is over, planned, and empty in Redis; None: nothing new."""

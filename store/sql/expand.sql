@@ -1,3 +1,7 @@
+-- name: anything
+-- Whether any backfill is open.
+select exists (select from bucketd.backfills where finished_at is null);
+
 -- name: next
 -- The oldest open backfill nobody else is expanding; windows that settling owes go before what people ask for, however much
 -- that is. Instants are whole seconds, so the first one at or after either bound is the one.

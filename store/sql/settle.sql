@@ -89,7 +89,8 @@ select from bucketd.holds for key share;
 -- that made it, which says when it is due, and counts only where that timing held: an edit between the reads of this transaction
 -- loses and adds nothing.
 select s.id, u.at_s, u.jitter_offset_s, s.tenant, s.target_id, s.misfire, s.misfire_threshold_s, s.deadline_s,
-    exists (select from bucketd.holds h where h.scope = 'all' or h.tenant = s.tenant or h.target_id = s.target_id)
+    exists (select from bucketd.holds h where h.scope = 'all' or h.tenant = s.tenant or h.target_id = s.target_id),
+    ceil(extract(epoch from s.ends_at))::bigint
 from unnest(%(ids)s::uuid[], %(ats)s::bigint[], %(specs)s::int[], %(phases)s::bigint[], %(jitters)s::int[])
     u(id, at_s, spec_id, phase, jitter_offset_s)
 join bucketd.schedules s on s.id = u.id

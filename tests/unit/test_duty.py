@@ -5,11 +5,13 @@ import logging
 
 import psycopg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from psycopg.errors import CheckViolation
 from redis.exceptions import ConnectionError as RedisGone
 
 from bucketd.scheduler import duty
-from bucketd.scheduler.duty import first_of, repeat
+from bucketd.scheduler.duty import BEAT_S, on_beat, pause, repeat
 from tests.support.waiting import wait_until
 
 
@@ -45,7 +47,7 @@ async def test_a_store_that_is_away_or_refuses_is_logged_once_and_once_when_it_i
 ) -> None:
     caplog.set_level(logging.INFO, "bucketd")
     turns = Turns(0.0, error, error, error, 0.0, 0.0)
-    await repeat("plan", turns, turns.stop)
+    await repeat("plan", turns, turns.stop, asyncio.Event())
     assert turns.turns == 6
     assert caplog.text.count("duty_failing duty=plan") == 1
     assert caplog.text.count("duty_recovered duty=plan") == 1
@@ -55,7 +57,7 @@ async def test_a_store_that_is_away_or_refuses_is_logged_once_and_once_when_it_i
 async def test_a_defect_ends_the_loop() -> None:
     turns = Turns(0.0, ZeroDivisionError(), 0.0)
     with pytest.raises(ZeroDivisionError):
-        await repeat("plan", turns, turns.stop)
+        await repeat("plan", turns, turns.stop, asyncio.Event())
     assert turns.turns == 2
 
 
@@ -67,6 +69,7 @@ async def test_wake_and_stop_cut_the_sleep_short() -> None:
     wake.set()
     await wait_until(lambda: turns.turns == 2, 5, "the turn after the wake")
     turns.stop.set()
+    wake.set()
     await asyncio.wait_for(loop, 5)
     assert turns.turns == 2
 
@@ -81,6 +84,7 @@ async def test_a_wake_during_a_turn_is_not_lost() -> None:
             wake.set()
         else:
             stop.set()
+            wake.set()
         return 3_600.0
 
     async with asyncio.timeout(5):
@@ -98,15 +102,28 @@ async def test_a_busy_service_lets_others_run() -> None:
             others += 1
             await asyncio.sleep(0)
 
-    await asyncio.gather(repeat("drain", turns, turns.stop), other())
+    await asyncio.gather(repeat("drain", turns, turns.stop, asyncio.Event()), other())
     assert others > 40, "each turn gave them one"
 
 
-async def test_the_first_of_some_events_leaves_no_task_behind() -> None:
-    one, other = asyncio.Event(), asyncio.Event()
+async def test_a_pause_ends_with_its_event_or_its_time() -> None:
+    wake = asyncio.Event()
     before = asyncio.all_tasks()
-    await first_of(0.001, one, other)
-    other.set()
-    await first_of(3_600, one, other)
-    await asyncio.sleep(0)
+    await pause(0.001, wake)
+    wake.set()
+    async with asyncio.timeout(5):
+        await pause(3_600, wake)
     assert asyncio.all_tasks() == before
+
+
+@given(st.floats(BEAT_S, 600), st.floats(0, 1e7))
+def test_pauses_end_on_one_beat_and_never_late(pause_s: float, now_s: float) -> None:
+    ends = now_s + on_beat(pause_s, now_s)
+    assert pause_s - BEAT_S - 1e-3 <= ends - now_s <= pause_s + 1e-3
+    other = now_s + 0.1 + on_beat(pause_s, now_s + 0.1)
+    beats = (other - ends) / BEAT_S
+    assert abs(beats - round(beats)) < 1e-2
+
+
+def test_a_pause_below_a_beat_stays() -> None:
+    assert on_beat(0.05, 1_000.0) == 0.05
