@@ -39,7 +39,12 @@ demo: setup ## the whole product on embedded servers, with a verdict at the end
 	@$(BIN)/bucketd demo
 
 test: setup ## the whole test suite; make test ARGS="-k planner" runs a part
+ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS)
+else
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not alone"
+	@$(BIN)/python -m pytest -q -m alone
+endif
 
 lint: setup ## style
 	@$(BIN)/ruff check .

@@ -59,12 +59,18 @@ def backfill(
     if as_json:
         emit(made)
     elif wait:
-        say(
-            f"backfill {made.id}: {made.runs_created} runs written"
-            + ("; it was cancelled" if made.cancelled else ", all ended")
+        end_of_it = (
+            f"; it ended early: {made.error}"
+            if made.error
+            else "; it was cancelled"
+            if made.cancelled
+            else ", all ended"
         )
+        say(f"backfill {made.id}: {made.runs_created} runs written{end_of_it}")
     else:
         say(str(made.id))
+    if made.error:
+        raise typer.Exit(1)
 
 
 def _wait(client: Client, settings: Settings, made: Backfill) -> Backfill:
@@ -85,6 +91,6 @@ def _wait(client: Client, settings: Settings, made: Backfill) -> Backfill:
             unfinished = drive(backfills.unfinished(found), connection)
             written = found.runs_created if found.finished_at is not None else None
             report(max(0, found.runs_created - unfinished), written)
-            if written is not None and (not unfinished or found.cancelled):
+            if written is not None and (not unfinished or found.cancelled or found.error):
                 return found
             time.sleep(POLL_S)

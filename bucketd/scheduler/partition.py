@@ -45,6 +45,8 @@ class Partition:
     owned: bool = True
     buckets: dict[int, Bucket] = field(default_factory=dict)  # by minute
     closing: Closing | None = None
+    clear_through_s: int | None = None  # the runners are through with everything due up to here
+    clear_since: float = float("inf")  # monotonic
     planned_fires: dict[int, int] = field(default_factory=dict)  # by minute, since this epoch began: sizes settling
 
     def fence(self) -> Fence:

@@ -23,18 +23,19 @@ from bucketd.scheduler.partition import Closing, Partition
 from bucketd.scheduler.planner import Planner
 from bucketd.scheduler.verdicts import MAX_JITTER_S
 from bucketd.store import backlog, settle
+from bucketd.store.clock import monotonic
 from bucketd.store.keys import shard_of
 from bucketd.store.log import event, warn
 from bucketd.store.settle import DueRange, Slot, VersionRow
 from bucketd.timing import EverySpec
 
 LOOK_S = 1.0  # between looks for what the runners are through with
+PATIENCE_S = 15.0  # for runners that are back and catching up; in a lasting backlog settling goes on behind it
 GRACE_S = 1.0  # after a minute's end: the runners' last confirms of it are on their way
 LONGEST_WINDOW_S = 300  # longer ones are owed, and expanded in chunks
 FIRES = 200_000  # a transaction: bounds how long its watermarks stay locked
-LATE_REACH_S = (
-    86_400  # how far behind the watermark a late commit is looked after; older slots are past the catch-up window
-)
+# How far behind the watermark a late commit is looked after; older slots are past the catch-up window.
+LATE_REACH_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +65,10 @@ class Settler:
         # After the look at the buckets: what left them is in there.
         queues = await backlog.read_all(node.redis, node.keys)
         for partition, through_s in closable:
-            if partition.closing is None:
-                partition.closing = Closing(through_s, queues[shard_of(partition.id)].last)
+            self._close(partition, through_s, queues[shard_of(partition.id)])
         missing = written = owed = count = 0
-        for group in self._ready(queues):
-            for report in await self._settle_apart(group):
+        for group, through_s in self._ready():
+            for report in await self._settle_apart(group, through_s):
                 count += report.partitions
                 missing += report.missing
                 written += report.written
@@ -89,44 +89,73 @@ class Settler:
         return LOOK_S if behind else over_s + 61 - now
 
     def _closable_through(self, partition: Partition) -> int | None:
-        """Last second of the last minute that is over, planned, and empty in Redis; None: nothing new."""
-        minute = int(self._node.clock.now() - GRACE_S) // 60 - 1
-        minute = min(minute, partition.planned_until - 1, *(bucket - 1 for bucket in partition.buckets))
-        through_s = minute * 60 + 59
-        return through_s if through_s > partition.settled_through_s else None
+        """Last second of the last minute that is over, planned, and empty in Redis; None: nothing new, or not all empty.
 
-    def _ready(self, queues: list[backlog.Backlog]) -> Iterator[list[Partition]]:
+        What is unplanned or undrained of one minute keeps the minutes before it waiting too: an outage is judged as a whole.
+        """
+        minute = int(self._node.clock.now() - GRACE_S) // 60 - 1
+        through_s = minute * 60 + 59
+        unplanned = partition.planned_until <= minute or not partition.feed_applied
+        if through_s <= partition.settled_through_s or unplanned or any(full <= minute for full in partition.buckets):
+            return None
+        return through_s
+
+    def _close(self, partition: Partition, through_s: int, queue: backlog.Backlog) -> None:
+        """Notes which window can be settled, and which one next.
+
+        If minutes have passed since the runners were last through, they were away: then the window grows to now and is
+        judged as a whole, unless they do not catch up within PATIENCE_S.
+        """
+        closing = partition.closing
+        if closing is None:
+            closing = partition.closing = Closing(through_s, queue.last)
+        # A queue that has gone back was lost with Redis's data; what was in it is found missing.
+        if not (queue.clear_through(closing.last_entry) or queue.last < closing.last_entry):
+            return
+        partition.clear_through_s = closing.through_s
+        partition.clear_since = min(partition.clear_since, monotonic())
+        if closing.through_s < through_s:
+            partition.closing = Closing(through_s, queue.last)
+
+    @staticmethod
+    def _settles(partition: Partition) -> int | None:
+        """Through where a partition is to be settled now; None: not yet."""
+        clear_s, closing = partition.clear_through_s, partition.closing
+        if clear_s is None or closing is None:
+            return None
+        patient = closing.through_s > clear_s and monotonic() - partition.clear_since < PATIENCE_S
+        return None if patient else clear_s
+
+    def _ready(self) -> Iterator[tuple[list[Partition], int]]:
         """Partitions whose closing window the runners are through with, in groups of one transaction each."""
         groups: defaultdict[tuple[int, int, str], list[Partition]] = defaultdict(list)
         for partition in self._node.believed():
-            closing, queue = partition.closing, queues[shard_of(partition.id)]
-            # A queue that has gone back was lost with Redis's data; what was in it is found missing.
-            if closing and (queue.clear_through(closing.last_entry) or queue.last < closing.last_entry):
-                key = (partition.settled_through_s, closing.through_s, partition.feed_snapshot)
-                groups[key].append(partition)
-        for group in groups.values():
+            through_s = self._settles(partition)
+            if through_s is not None:
+                groups[partition.settled_through_s, through_s, partition.feed_snapshot].append(partition)
+        for (_, through_s, _), group in groups.items():
             chunk: list[Partition] = []
             fires = 0
             for partition in group:
                 chunk.append(partition)
                 fires += sum(partition.planned_fires.values())
                 if fires >= FIRES:
-                    yield chunk
+                    yield chunk, through_s
                     chunk, fires = [], 0
             if chunk:
-                yield chunk
+                yield chunk, through_s
 
-    async def _settle_apart(self, group: list[Partition]) -> list[Report]:
+    async def _settle_apart(self, group: list[Partition], through_s: int) -> list[Report]:
         """Settles a group; if Postgres refuses something in it, each partition by itself, so that only that one stays behind.
 
         It is tried again each round. Once its window is a long one it is owed, and others can follow.
         """
         ids = {partition.id for partition in group}
         try:
-            report = await self._settle(group)
+            report = await self._settle(group, through_s)
         except (DataError, IntegrityError) as error:
             if len(group) > 1:
-                return [report for partition in group for report in await self._settle_apart([partition])]
+                return [report for partition in group for report in await self._settle_apart([partition], through_s)]
             if not ids <= self._refused:
                 text = f"{type(error).__name__}: {error}".splitlines()[0]
                 warn("settle_refused", partition=group[0].id, error=text)
@@ -137,19 +166,14 @@ class Settler:
         self._refused -= ids
         return [report]
 
-    async def _settle(self, group: list[Partition]) -> Report:
-        """One transaction: the window (settled_through, closing.through_s] of partitions that stand alike."""
-        closing = group[0].closing
-        assert closing is not None
-        from_s, through_s, cursor = group[0].settled_through_s, closing.through_s, group[0].feed_snapshot
+    async def _settle(self, group: list[Partition], through_s: int) -> Report:
+        """One transaction: the window (settled_through, through_s] of partitions that stand alike."""
+        from_s, cursor = group[0].settled_through_s, group[0].feed_snapshot
         owed = through_s - from_s > LONGEST_WINDOW_S
         async with self._node.pool.connection() as connection, connection.transaction():
             epochs = {partition.id: partition.epoch for partition in group}
             marks = {m.partition: m for m in await settle.lock(connection, epochs, compare=self._node.compare)}
-            current = [
-                p for p in group
-                if p.id in marks and marks[p.id][1:3] == (from_s, cursor)
-            ]  # fmt: skip
+            current = [p for p in group if p.id in marks and marks[p.id][1:3] == (from_s, cursor)]
             missing = written = 0
             if current:
                 now_s = marks[current[0].id].now_s
@@ -164,7 +188,7 @@ class Settler:
                 missing, written = await judge_slots(connection, self._node.book, slots, now_s)
                 await settle.advance(connection, ids, through_s, snapshot)
         for partition in group:
-            partition.closing = None
+            partition.closing, partition.clear_through_s, partition.clear_since = None, None, float("inf")
             if partition in current:
                 partition.settled_through_s, partition.feed_snapshot = through_s, snapshot
                 partition.planned_fires = {m: n for m, n in partition.planned_fires.items() if m * 60 > through_s}

@@ -47,6 +47,7 @@ def smoke() -> Iterator[list[tuple[int, dict[str, Any], str]]]:
             process.wait()
 
 
+@pytest.mark.alone
 def test_smoke_run_passes_its_own_checks(smoke: list[tuple[int, dict[str, Any], str]]) -> None:
     code, result, errors = smoke[0]
     assert code == 0, errors
@@ -61,6 +62,7 @@ def test_smoke_run_passes_its_own_checks(smoke: list[tuple[int, dict[str, Any], 
     assert result["statements"]["results.succeeded"]["calls"] > 0
 
 
+@pytest.mark.alone
 def test_smoke_run_fails_on_a_wrong_expectation(smoke: list[tuple[int, dict[str, Any], str]]) -> None:
     code, result, _ = smoke[1]
     assert code == 1

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
+
 from bucketd.demo.deliveries import DeliveryLog
 from tests.support.cluster import TARGET, Cluster
 from tests.support.load import Load
 from tests.support.vitals import cpu_s
+
+pytestmark = pytest.mark.alone
 
 LATENESS_P99_MS = 50
 TRIES = 3
