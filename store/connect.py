@@ -61,7 +61,7 @@ def make_pool(settings: Settings, *, application: str, size: int, hot: bool = Fa
 
     return AsyncConnectionPool(
         conninfo(settings, application=application),
-        min_size=min(size, 1),
+        min_size=size,  # no connecting in the first burst, and descriptors that do not depend on the load
         max_size=size,
         kwargs={"autocommit": True, "prepare_threshold": 0},
         configure=configure,

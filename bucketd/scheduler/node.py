@@ -77,11 +77,14 @@ class Scheduler:
             for name, turn, wake in duties:
                 group.create_task(repeat(name, turn, node.stop, wake, exact=name == "drain"), name=name)
             listener = group.create_task(self._listen(), name="listen")
-            await node.stop.wait()
+            try:
+                await node.stop.wait()
+            finally:  # told to stop, or a duty has failed: psycopg may swallow a cancellation, a stop it does not
+                node.stop.set()
+                for _, _, wake in duties:
+                    wake.set()
+                listener.cancel()  # it may sit in a read; its connection is closed, not used again
             stopped_at = monotonic()
-            for _, _, wake in duties:
-                wake.set()
-            listener.cancel()  # it may sit in a read; its connection is closed, not used again
             await self.ownership.leave()
         event("scheduler_stopped", node=node.id.hex, after_s=monotonic() - stopped_at)
 

@@ -4,6 +4,7 @@ from uuid import UUID
 
 import pytest
 
+from bucketd.scheduler.drainer import IDLE_PAUSE_S
 from bucketd.store.buckets import Drained, FenceState
 from bucketd.store.keys import shard_of
 from tests.scheduler.world import World
@@ -29,13 +30,13 @@ async def test_never_early_and_asleep_until_the_next_due_time(world: World) -> N
         assert (fire.schedule_id, fire.scheduled_at_s) == (id.bytes, world.minute + second)
 
 
-async def test_nothing_in_sight_is_a_second_of_sleep(world: World) -> None:
+async def test_nothing_in_sight_is_an_idle_pause(world: World) -> None:
     scheduler = await world.scheduler()
     await scheduler.planner.run_once()
     await world.drain(scheduler)
     report = await scheduler.drainer.run_once()
     assert (report.scripts, report.next_due_s) == (0, None), "a bucket that was found empty is not asked again"
-    assert scheduler.drainer.pause_s(report) == 1.0
+    assert scheduler.drainer.pause_s(report) == IDLE_PAUSE_S
 
 
 async def test_a_full_queue_leaves_what_is_due_in_its_bucket(world: World) -> None:

@@ -46,6 +46,7 @@ AFTER = [
 ]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("expr", "tz", "gap"), SPARSE)
 @pytest.mark.parametrize("after", AFTER)
 def test_sparse_rules_are_answered_quickly(expr: str, tz: str, gap: str, after: str) -> None:
