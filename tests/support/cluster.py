@@ -135,7 +135,7 @@ class Cluster:
         for queue in self.keys.queues:
             if count := self.redis.xlen(queue):
                 found.append(f"{count} messages in {queue}")
-            groups: Sequence[dict[str, Any]] = self.redis.xinfo_groups(queue) if count else []  # type: ignore[assignment]
+            groups: Sequence[dict[str, Any]] = self.redis.xinfo_groups(queue) if count else []
             found += [f"{group['pending']} pending in {queue}" for group in groups if group["pending"]]
         if claims := self.one("select count(*) from bucketd.claims"):
             found.append(f"{claims} claims")

@@ -89,7 +89,8 @@ def calls(cluster: Cluster) -> list[Call]:
 
 def _row(tenant: str, name: str, *fields: Any) -> Row:
     *plain, failures = fields
-    return Row((tenant, name), *plain, tuple(failure["attempt"] for failure in failures))
+    values: tuple[Any, ...] = (*plain, tuple(failure["attempt"] for failure in failures))
+    return Row((tenant, name), *values)
 
 
 def _call(run: dict[str, Any], arrived: float) -> Call:
