@@ -20,7 +20,7 @@ BACKOFF_MAX_S = 2.0
 # Duties of one node wake together: on an idle machine the first statement after a sleep finds its caches cold and costs 20 times a
 # warm one (250 us against 6 ms, measured), so seven duties at seven instants made a node that does nothing take 4 % of a core. The
 # phase differs by process, so that nodes that started together do not ask the stores together.
-BEAT_S = 0.5
+BEAT_S = 1.0
 _PHASE_S = random.random() * BEAT_S
 
 
@@ -34,7 +34,7 @@ async def repeat(
 ) -> None:
     """Runs `run_once` until `stop` is set; it returns how many seconds to wait, which `wake` cuts short.
 
-    Who sets `stop` sets `wake` as well. Waits end on the node's beat, at most BEAT_S early; `exact` ones wait for an
+    Who sets `stop` sets `wake` as well. Waits end on the node's beat, at most half of one early or late; `exact` ones wait for an
     instant. A passing error is logged once, and once more with its length when the service works again.
     """
     failing_since: float | None = None
@@ -62,10 +62,13 @@ async def repeat(
 
 
 def on_beat(pause_s: float, now_s: float) -> float:
-    """The pause from `now_s` (monotonic), shortened so that it ends on the beat; one below a beat stays as it is."""
+    """The pause from `now_s` (monotonic) so that it ends on the nearest beat; one below a beat stays as it is.
+
+    Nearest, not last: a timer that fires a millisecond early would run its duty twice a beat.
+    """
     if pause_s < BEAT_S:
         return pause_s
-    return (now_s + pause_s - _PHASE_S) // BEAT_S * BEAT_S + _PHASE_S - now_s
+    return round((now_s + pause_s - _PHASE_S) / BEAT_S) * BEAT_S + _PHASE_S - now_s
 
 
 async def pause(timeout_s: float, wake: asyncio.Event) -> None:

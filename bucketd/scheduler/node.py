@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from bucketd.scheduler.cluster import Node
 from bucketd.scheduler.drainer import Drainer
-from bucketd.scheduler.duty import pause, repeat
+from bucketd.scheduler.duty import on_beat, pause, repeat
 from bucketd.scheduler.expander import Expander
 from bucketd.scheduler.ownership import Ownership
 from bucketd.scheduler.planner import Planner
@@ -105,7 +105,10 @@ class Scheduler:
             return settings.feed_poll_s
 
         async def drain() -> float:
-            return self.drainer.pause_s(await self.drainer.run_once()) if node.clock.synchronised else 0.1
+            if not node.clock.synchronised:
+                return 0.1
+            pause_s = self.drainer.pause_s(report := await self.drainer.run_once())
+            return on_beat(pause_s, monotonic()) if report.next_due_s is None else pause_s
 
         async def settle() -> float:
             if not node.clock.synchronised:

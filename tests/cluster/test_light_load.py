@@ -14,7 +14,7 @@ from tests.support.cluster import TARGET, Cluster
 from tests.support.load import Load
 from tests.support.vitals import cpu_s
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.quiet
 
 LATENESS_P99_MS = 50
 TRIES = 3
