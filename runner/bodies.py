@@ -13,10 +13,10 @@ from struct import Struct
 from typing import NamedTuple
 
 from bucketd.store.arrays import packed_instant
+from bucketd.store.fires import FAR
 from bucketd.store.model import epoch_us, instant
 
 _TAIL = Struct(">III")
-_FAR = 2**32 - 1  # "that or longer": the distance is unknown
 
 
 class Moment(NamedTuple):
@@ -34,8 +34,8 @@ quoted_tenant = lru_cache(maxsize=4096)(quoted)
 def moment_of_tail(tail: bytes) -> Moment:
     """From scheduled_at, previous and next distance as they stand in a fire."""
     at_s, previous_s, next_s = _TAIL.unpack(tail)
-    before = None if previous_s in (0, _FAR) else (at_s - previous_s) * 1_000_000
-    after = None if next_s in (0, _FAR) else (at_s + next_s) * 1_000_000
+    before = None if previous_s in (0, FAR) else (at_s - previous_s) * 1_000_000
+    after = None if next_s in (0, FAR) else (at_s + next_s) * 1_000_000
     return _moment(at_s * 1_000_000, before, after)
 
 

@@ -23,7 +23,7 @@ FIRE = struct.Struct(">16sIIIIB")
 HEAD_BYTES = 20  # schedule id + timing version
 _TAIL = struct.Struct(">IIIB")
 MESSAGE_VERSION = 1
-_FAR = 2**32 - 1
+FAR = 2**32 - 1  # a distance in a fire: "that or longer", so it is unknown
 
 
 class Fire(NamedTuple):
@@ -39,7 +39,7 @@ class Fire(NamedTuple):
 
 def tail(scheduled_at_s: int, previous_s: int | None, next_s: int | None) -> bytes:
     """The part of a fire that all schedules of one spec and instant share. None: there is no such occurrence."""
-    return _TAIL.pack(scheduled_at_s, min(previous_s or 0, _FAR), min(next_s or 0, _FAR), 0)
+    return _TAIL.pack(scheduled_at_s, min(previous_s or 0, FAR), min(next_s or 0, FAR), 0)
 
 
 def members(heads: bytes, shared_tail: bytes) -> list[bytes]:

@@ -59,9 +59,11 @@ class Ownership:
         if not node.compare:
             return await self._own_everything()
         now_s, lost = node.clock.now(), 0
-        ring = await members.read(node.redis, node.keys, now_s)
         due = monotonic() - self._renewed_at >= settings.lease_renew_s * 0.95
-        if due or node.id.hex not in ring.nodes:  # not in it: new, or Redis lost the ring with everything else
+        if not due:
+            ring = await members.read(node.redis, node.keys, now_s)
+            due = node.id.hex not in ring.nodes  # Redis lost the ring with everything else
+        if due:
             lost = await self._renew()
             ring = await members.beat(node.redis, node.keys, node.id, now_s, settings.lease_ttl_s, self._info())
         lost += self._drop_expired()
