@@ -1,4 +1,4 @@
-"""A runner that was stopped for so long that others took its runs over, and then wakes."""
+"""Results that come too late: of a runner that slept while others took its runs over, and of calls that were cancelled."""
 
 from tests.support.cluster import Cluster
 from tests.support.evidence import calls, collect
@@ -38,3 +38,20 @@ async def test_a_runner_that_wakes_after_its_runs_were_given_away(cluster: Clust
     await cluster.quiet()
     assert len(calls(cluster)) == before, "the woken runner made calls of runs that it had lost"
     check(collect(cluster, load.due))
+
+
+async def test_the_results_of_cancelled_calls_are_discarded(cluster: Cluster) -> None:
+    """Their runner is alive and believes in its claim, so only the fence of the result (attempt and claim) stands in the way."""
+    # Successes and failures alike: each is written by a statement of its own.
+    cluster.target.script = lambda request: Reply(500 if request.body["schedule"] < "slow-0006" else 200, delay_s=2.0)
+    await cluster.start(nodes=1, runners=1)
+    load = Load()
+    load.once("slow", [int(cluster.now()) + 2] * RUNS)
+    load.put(cluster)
+    await wait_until(lambda: cluster.target.in_flight >= RUNS, 20, "all calls to be under way")
+    for run in cluster.client.runs.list(status="running"):
+        cluster.client.runs.cancel(run.id)
+    await wait_until(lambda: cluster.target.in_flight == 0, 20, "the target to have answered")
+    await cluster.quiet()
+    states = cluster.sql("select status::text, attempt, count(*) from bucketd.runs group by 1, 2")
+    assert states == [("cancelled", 1, RUNS)]
