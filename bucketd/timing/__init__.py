@@ -7,7 +7,7 @@ from bucketd.timing.cron import parse_cron
 from bucketd.timing.duration import parse_duration
 from bucketd.timing.errors import CronError, TimingError
 from bucketd.timing.misfire import Judgement, MisfirePolicy, Verdict, judge
-from bucketd.timing.occurrences import fires_between, next_fire, previous_fire
+from bucketd.timing.occurrences import count_between, fires_between, next_fire, nth_fire, previous_fire
 from bucketd.timing.spec import AtSpec, CronSpec, EverySpec, Spec, load_rule
 from bucketd.timing.zones import TZDATA_VERSION, is_zone, zone
 
@@ -22,11 +22,13 @@ __all__ = [
     "Spec",
     "TimingError",
     "Verdict",
+    "count_between",
     "fires_between",
     "is_zone",
     "judge",
     "load_rule",
     "next_fire",
+    "nth_fire",
     "parse_cron",
     "parse_duration",
     "previous_fire",

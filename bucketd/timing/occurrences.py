@@ -9,7 +9,7 @@ from bucketd.timing.offsets import DAY_S, FIRST_S, LAST_S, Stretch
 from bucketd.timing.spec import AtSpec, CronSpec, EverySpec, Spec
 
 # A longer jump is a correction of the calendar, not daylight saving: nothing is made up for it (cronie's cap).
-_LONGEST_MADE_UP_GAP_S = 3 * 3_600
+LONGEST_MADE_UP_GAP_S = 3 * 3_600
 # From 2100 on every zone follows its last rule, which depends, as dates do, only on a year's first weekday and length.
 # Any 57 years hold 28 without a century in between, hence all 14 kinds of year; one kind is away for 40 years at most.
 # So a rule that finds nothing for 80 years (all of its times are missing ones, and skipped) finds nothing ever.
@@ -90,6 +90,23 @@ def fires_between(spec: Spec, start_s: int, end_s: int, phase: int = 0, limit: i
             found += [wall_s - offset_s for wall_s in spec.walls.between(now_s + offset_s, stop_s + offset_s)]
             now_s = stop_s
     return found if limit is None else found[:limit]
+
+
+def nth_fire(spec: Spec, after_s: int, n: int, phase: int = 0) -> int | None:
+    """The n-th instant > `after_s` (n from 1), or None if there are fewer. Time grows with n, but for intervals."""
+    if isinstance(spec, EverySpec) and spec.excluded is None:
+        first_s = _next_plain(spec, after_s, phase)
+        last_s = None if first_s is None else first_s + (n - 1) * spec.every_s
+        return last_s if last_s is not None and last_s <= LAST_S else None
+    found = fires_between(spec, after_s + 1, LAST_S + 1, phase, n)
+    return found[-1] if len(found) == n else None
+
+
+def count_between(spec: Spec, start_s: int, end_s: int, phase: int = 0) -> int:
+    """How many instants lie in [start_s, end_s): by arithmetic for intervals, by the day for crons."""
+    if isinstance(spec, EverySpec) and spec.excluded is None:
+        return max(0, (end_s - 1 - phase) // spec.every_s - (start_s - 1 - phase) // spec.every_s)
+    return len(fires_between(spec, start_s, end_s, phase))
 
 
 def _next_across_changes(spec: CronSpec, after_s: int) -> int | None:
@@ -175,7 +192,7 @@ def _shifts(spec: CronSpec, stretch: Stretch) -> bool:
 def _runs_after(spec: CronSpec, stretch: Stretch) -> bool:
     """True if the jump that begins the stretch is itself a fire, made up for wall times that it left out."""
     jump_s = stretch.offset_s - stretch.before_s
-    if spec.gap != "run_after" or not 0 < jump_s <= _LONGEST_MADE_UP_GAP_S:
+    if spec.gap != "run_after" or not 0 < jump_s <= LONGEST_MADE_UP_GAP_S:
         return False
     wall_s = spec.walls.next(stretch.lo_s + stretch.before_s)
     return wall_s is not None and wall_s < stretch.lo_s + stretch.offset_s
@@ -183,19 +200,37 @@ def _runs_after(spec: CronSpec, stretch: Stretch) -> bool:
 
 def _next_plain(spec: EverySpec | AtSpec, after_s: int, phase: int) -> int | None:
     after_s = max(after_s, FIRST_S - 1)
-    found_s = phase if isinstance(spec, AtSpec) else after_s + spec.every_s - (after_s - phase) % spec.every_s
-    return found_s if after_s < found_s <= LAST_S else None
+    if isinstance(spec, AtSpec):
+        return phase if after_s < phase <= LAST_S else None
+    found_s = after_s + spec.every_s - (after_s - phase) % spec.every_s
+    if spec.excluded is not None:
+        while found_s <= LAST_S and spec.excluded.holds(found_s):
+            before_s = spec.excluded.later(found_s) - 1
+            found_s = before_s + spec.every_s - (before_s - phase) % spec.every_s
+    return found_s if found_s <= LAST_S else None
 
 
 def _previous_plain(spec: EverySpec | AtSpec, before_s: int, phase: int) -> int | None:
     last_s = min(before_s - 1, LAST_S)
-    found_s = phase if isinstance(spec, AtSpec) else last_s - (last_s - phase) % spec.every_s
-    return found_s if FIRST_S <= found_s <= last_s else None
+    if isinstance(spec, AtSpec):
+        return phase if FIRST_S <= phase <= last_s else None
+    found_s = last_s - (last_s - phase) % spec.every_s
+    if spec.excluded is not None:
+        while found_s >= FIRST_S and spec.excluded.holds(found_s):
+            last_s = spec.excluded.earlier(found_s)
+            found_s = last_s - (last_s - phase) % spec.every_s
+    return found_s if found_s >= FIRST_S else None
 
 
 def _plain_between(spec: EverySpec | AtSpec, start_s: int, end_s: int, phase: int, limit: int | None) -> list[int]:
     first_s = _next_plain(spec, start_s - 1, phase)
     if first_s is None:
         return []
+    if isinstance(spec, EverySpec) and spec.excluded is not None:
+        found: list[int] = []
+        while first_s is not None and first_s < end_s and (limit is None or len(found) < limit):
+            found.append(first_s)
+            first_s = _next_plain(spec, first_s, phase)
+        return found
     step_s = spec.every_s if isinstance(spec, EverySpec) else LAST_S - FIRST_S + 1
     return list(range(first_s, min(end_s, LAST_S + 1), step_s)[:limit])

@@ -6,11 +6,13 @@ are stored expanded and policies resolved, so no upgrade of a library or of a de
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from bucketd.timing.days import DayRule
 from bucketd.timing.errors import TimingError
-from bucketd.timing.offsets import ZoneOffsets, offsets_of
+from bucketd.timing.exclusions import ExcludedTime
+from bucketd.timing.offsets import DAY_S, FIRST_S, LAST_S, ZoneOffsets, offsets_of
 from bucketd.timing.walls import Walls, walls_of
 
 GAPS = ("run_after", "skip", "shift")
@@ -28,12 +30,13 @@ class CronSpec:
     tz: str
     gap: str
     fold: str
+    exclude: tuple[int, ...] = ()  # day numbers (1970-01-01 is 0) without an occurrence
     # Shared tables behind the fields above, resolved once so that next_fire does not look them up.
     walls: Walls = field(init=False, repr=False, compare=False)
     offsets: ZoneOffsets = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "walls", walls_of(self.days, self.hour, self.minute))
+        object.__setattr__(self, "walls", walls_of(self.days, self.hour, self.minute, self.exclude))
         object.__setattr__(self, "offsets", offsets_of(self.tz))
 
     def rule(self) -> str:
@@ -50,7 +53,7 @@ class CronSpec:
             "gap": self.gap,
             "fold": self.fold,
         }
-        rare = {name: getattr(days, name) for name in _RARE}
+        rare = {name: getattr(days, name) for name in _RARE} | {"exclude": self.exclude}
         return _canonical(parts | {name: value for name, value in rare.items() if value})
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -59,17 +62,30 @@ class CronSpec:
 
 @dataclass(frozen=True, slots=True)
 class EverySpec:
-    """Each `every_s` seconds of elapsed time, counted from the epoch plus the schedule's phase."""
+    """Each `every_s` seconds of elapsed time, counted from the epoch plus the schedule's phase; `tz` says when excluded dates are."""
 
     kind: ClassVar[str] = "every"
     every_s: int
+    exclude: tuple[int, ...] = ()
+    tz: str = "UTC"
+    excluded: ExcludedTime | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
+        if self.exclude:
+            object.__setattr__(self, "excluded", ExcludedTime(offsets_of(self.tz), self.exclude))
         if isinstance(self.every_s, bool) or not isinstance(self.every_s, int) or self.every_s < 1:
             raise TimingError("bad_duration", f"expected an interval of at least 1 second, got {self.every_s!r}")
 
     def rule(self) -> str:
-        return _canonical({"kind": "every", "every_s": self.every_s})
+        parts: dict[str, Any] = {"kind": "every", "every_s": self.every_s}
+        if self.exclude:
+            parts["exclude"] = self.exclude
+        if self.tz != "UTC":
+            parts["tz"] = self.tz
+        return _canonical(parts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (load_rule, (self.rule(),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +119,9 @@ def load_rule(text: str) -> Spec:
 def _from_parts(parts: dict[str, Any]) -> Spec:
     kind = parts["kind"]
     if kind == "every":
-        return EverySpec(parts["every_s"])
+        tz = parts.get("tz", "UTC")
+        offsets_of(tz)  # raises for what is no zone
+        return EverySpec(parts["every_s"], _excluded(parts), tz)
     if kind == "at":
         return AtSpec()
     if kind != "cron" or parts["gap"] not in GAPS or parts["fold"] not in FOLDS:
@@ -120,7 +138,16 @@ def _from_parts(parts: dict[str, Any]) -> Spec:
         dow_last=_numbers(parts.get("dow_last", []), 0, 6),
     )
     minute, hour = _numbers(parts["minute"], 0, 59, least=1), _numbers(parts["hour"], 0, 23, least=1)
-    return CronSpec(minute, hour, days, parts["tz"], parts["gap"], parts["fold"])
+    return CronSpec(minute, hour, days, parts["tz"], parts["gap"], parts["fold"], _excluded(parts))
+
+
+# Holiday calendars are few and shared by very many specs: one tuple each in memory.
+_shared_days = lru_cache(maxsize=1_024)(tuple[int, ...])
+
+
+def _excluded(parts: dict[str, Any]) -> tuple[int, ...]:
+    days = _numbers(parts.get("exclude", []), FIRST_S // DAY_S, LAST_S // DAY_S)
+    return _shared_days(days) if days else days
 
 
 def _numbers(values: list[int], lo: int, hi: int, least: int = 0) -> tuple[int, ...]:

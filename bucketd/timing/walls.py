@@ -4,6 +4,7 @@ from bisect import bisect_left
 from functools import lru_cache
 
 from bucketd.timing.days import Calendar, DayRule, calendar_of
+from bucketd.timing.exclusions import Excluding
 
 DAY_S = 86_400
 
@@ -13,7 +14,7 @@ class Walls:
 
     __slots__ = ("calendar", "times")
 
-    def __init__(self, calendar: Calendar, times: tuple[int, ...]) -> None:
+    def __init__(self, calendar: Calendar | Excluding, times: tuple[int, ...]) -> None:
         self.calendar = calendar
         self.times = times  # seconds of the day, ascending, never empty
 
@@ -54,9 +55,10 @@ class Walls:
 
 
 @lru_cache(maxsize=8_192)
-def walls_of(days: DayRule, hour: tuple[int, ...], minute: tuple[int, ...]) -> Walls:
-    """The shared walls of these sorted sets."""
-    return Walls(calendar_of(days), _times_of(hour, minute))
+def walls_of(days: DayRule, hour: tuple[int, ...], minute: tuple[int, ...], exclude: tuple[int, ...] = ()) -> Walls:
+    """The shared walls of these sorted sets; `exclude`: day numbers without any match."""
+    calendar = calendar_of(days)
+    return Walls(Excluding(calendar, exclude) if exclude else calendar, _times_of(hour, minute))
 
 
 @lru_cache(maxsize=8_192)
