@@ -26,6 +26,9 @@ def utc(epoch_s: float) -> datetime:
     return datetime.fromtimestamp(epoch_s, UTC)
 
 
+SET_S = 0.5  # a smaller step may be drift since the last reading
+
+
 class Clock:
     """Reads the cluster's time without asking Postgres.
 
@@ -41,10 +44,15 @@ class Clock:
     def observe(self, postgres_s: float, asked_at: float, answered_at: float) -> None:
         """Takes a reading of Postgres's clock (epoch seconds) that was asked and answered at these `monotonic()` seconds.
 
-        A reading that took far longer than the best recent one is ignored for a minute: it knows less.
+        A reading that took far longer than the best recent one is ignored for a minute: it knows less. Not one that no delay
+        explains, whichever way it took: Postgres's clock was set.
         """
         round_trip_s = answered_at - asked_at
-        if round_trip_s <= self._round_trip_s * 2 or answered_at - self._read_at > 60:
+        behind_s = (
+            postgres_s - answered_at - (self._offset_s or 0.0)
+        )  # of our offset; at most the old and minus the new delay
+        was_set = behind_s > self._round_trip_s + SET_S or behind_s < -round_trip_s - SET_S
+        if round_trip_s <= self._round_trip_s * 2 or answered_at - self._read_at > 60 or was_set:
             self._offset_s = postgres_s - answered_at
             self._round_trip_s = max(round_trip_s, 0.0002)
             self._read_at = answered_at

@@ -47,6 +47,8 @@ class Settings(BaseModel):
     reclaim_idle_s: float = Field(15.0, ge=0.1, le=120, description="a message idle this long goes to another runner")
     drain_timeout_s: float = Field(25.0, ge=0, le=1800, description="how long a stopping runner waits for its calls")
 
+    actor: str = Field("", max_length=255, description="who acts, for the audit log; empty: the database user")
+    audit_days: int = Field(400, ge=1, le=36_500, description="how long the audit log is kept")
     retention_days: int = Field(30, ge=1, le=3_650, description="how long runs are kept")
     days_ahead: int = Field(7, ge=2, le=60, description="days of runs made ahead")
     statement_timeout_s: float = Field(5.0, ge=0.5, le=600)

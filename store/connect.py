@@ -13,6 +13,7 @@ from psycopg_pool import AsyncConnectionPool
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.connection import HiredisRespSerializer
 
 from bucketd.store.config import Settings, without_secret
 from bucketd.store.errors import ConfigError, SchemaError, StoreUnavailable, UnfitRedis
@@ -89,9 +90,23 @@ def make_redis(settings: Settings, *, connections: int = 32, blocking_s: float =
             health_check_interval=0,
             retry=Retry(NoBackoff(), 0),
         )
+        pool = client.connection_pool
+        pool.connection_class = _packing(pool.connection_class)
     except ValueError as error:
         raise ConfigError(f"expected a Redis URL in BUCKETD_REDIS_URL: {error}") from None
     return client
+
+
+def _packing(kind: type[Any]) -> type[Any]:
+    """A kind of connection that packs commands in C, as the synchronous ones of redis-py do. The asynchronous ones join strings in
+    Python: a ZADD of 1,000 fires took 2.6 times as long."""
+    serializer = HiredisRespSerializer()
+
+    def pack_command(self: Any, *args: Any) -> list[bytes]:
+        packed: list[bytes] = serializer.pack(*args)
+        return packed
+
+    return type(f"Packing{kind.__name__}", (kind,), {"pack_command": pack_command})
 
 
 @contextmanager

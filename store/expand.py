@@ -29,6 +29,7 @@ class Owed(NamedTuple):
     cursor_id: UUID | None
     cursor_at_s: int | None
     now_s: float
+    days_from_s: int  # below, no row can be written any more
 
 
 class Filed(NamedTuple):
@@ -43,9 +44,9 @@ class Filed(NamedTuple):
 
 
 class Unwatched(NamedTuple):
-    """A schedule of a partition in a window that nobody settled; its current timing holds from `from_s`.
+    """A schedule of a partition in a window that nobody settled; its current timing holds from `from_s` to `ends_s`.
 
-    Whatever its timing was, nothing below `floor_s` or from `ends_s` on counts.
+    Whatever its timing was, nothing below `floor_s` counts.
     """
 
     schedule_id: UUID
@@ -55,6 +56,7 @@ class Unwatched(NamedTuple):
     from_s: float
     floor_s: float
     ends_s: float | None
+    catch_up_cap: int  # 0 if it catches nothing up
 
 
 async def anything_owed(connection: AsyncConnection[Any]) -> bool:

@@ -46,9 +46,10 @@ async def watermarks(connection: AsyncConnection[Any]) -> list[tuple[int, int, s
     return [(row[0], row[1], row[2]) for row in await (await connection.execute(_SQL["watermarks"])).fetchall()]
 
 
-async def read_clock(connection: AsyncConnection[Any], clock: Clock) -> None:
-    """Reads Postgres's clock into `clock`."""
+async def read_clock(connection: AsyncConnection[Any], clock: Clock) -> str | None:
+    """Reads Postgres's clock into `clock`; returns the release of tzdata that the cluster computes with, if any was stored."""
     asked_at = monotonic()
     row = await (await connection.execute(_SQL["clock"])).fetchone()
     assert row is not None
     clock.observe(row[0], asked_at, monotonic())
+    return None if row[1] is None else str(row[1])

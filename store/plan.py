@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from struct import Struct, pack
 from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection
 
+from bucketd.store.arrays import Int4s
 from bucketd.store.keys import PARTITIONS
 from bucketd.store.statements import statements
 
@@ -14,13 +16,15 @@ _SQL = statements("plan")
 
 
 class Heads(NamedTuple):
-    """Schedules of one asked spec in one partition: packed id + timing version, and what they share."""
+    """Schedules of one partition, packed one after the other."""
 
-    place: int  # of the spec in the question
     partition: int
-    due_phase: int
-    jitter_offset_s: int
     packed: bytes
+
+
+# A schedule in an answer: the place of its spec in the question, from 1; in a range its due phase and jitter offset; then its head.
+WHOLE = Struct(">i20s")
+RANGE = Struct(">iqi20s")
 
 
 class PhaseRange(NamedTuple):
@@ -39,21 +43,30 @@ def mask_of(partitions: Iterable[int]) -> bytes:
     return bytes(bits)
 
 
-async def whole(connection: AsyncConnection[Any], specs: Sequence[int], partitions: Iterable[int]) -> list[Heads]:
-    """All schedules of these specs (none of them jittered)."""
+async def whole(
+    connection: AsyncConnection[Any], specs: Sequence[int], partitions: Iterable[int], living_s: int
+) -> list[Heads]:
+    """All schedules of these specs without jitter that had not ended by `living_s`, as `WHOLE`."""
     if not specs:
         return []
-    cursor = await connection.execute(_SQL["whole"], {"specs": list(specs), "mask": mask_of(partitions)}, binary=True)
-    return [Heads(n - 1, partition, 0, 0, packed) for n, partition, packed in await cursor.fetchall()]
+    parameters = {"specs": _int4s(specs), "mask": mask_of(partitions), "living": living_s}
+    cursor = await connection.execute(_SQL["whole"], parameters, binary=True)
+    return [Heads(*row) for row in await cursor.fetchall()]
 
 
 async def ranges(
-    connection: AsyncConnection[Any], wanted: Sequence[PhaseRange], partitions: Iterable[int]
+    connection: AsyncConnection[Any], wanted: Sequence[PhaseRange], partitions: Iterable[int], living_s: int
 ) -> list[Heads]:
-    """The schedules of these specs whose due phase lies in the asked range."""
+    """The schedules of these specs whose due phase lies in the asked range and that had not ended by `living_s`, as `RANGE`."""
     if not wanted:
         return []
     specs, los, his = (list(column) for column in zip(*wanted, strict=True))
-    parameters = {"specs": specs, "los": los, "his": his, "partitions": list(partitions)}
+    parameters = {"specs": specs, "los": los, "his": his, "mask": mask_of(partitions), "living": living_s}
     cursor = await connection.execute(_SQL["ranges"], parameters, binary=True)
-    return [Heads(n - 1, *rest) for n, *rest in await cursor.fetchall()]
+    return [Heads(*row) for row in await cursor.fetchall()]
+
+
+def _int4s(numbers: Sequence[int]) -> Int4s:
+    """As an array: one call for all of them."""
+    packed = pack(f">{len(numbers)}i", *numbers)
+    return Int4s([packed[at : at + 4] for at in range(0, len(packed), 4)])

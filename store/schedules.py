@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -23,6 +23,11 @@ class Found(NamedTuple):
     phase: int
     kind: str
     every_s: int | None
+    spec_id: int
+    revision: int
+    max_runs: int | None
+    starts_at: datetime | None
+    ends_at: datetime | None
 
 
 class ScheduleRow(NamedTuple):
@@ -46,6 +51,11 @@ class ScheduleRow(NamedTuple):
     paused: bool | None
     starts_at: datetime | None
     ends_at: datetime | None
+    catch_up_window_s: int
+    catch_up_cap: int
+    max_runs: int | None
+    exclude_dates: list[date]
+    calendars: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +88,13 @@ class StoredSchedule:
     updated_at: datetime
     floor_s: float
     timing_from_s: float
+    catch_up_window_s: int
+    catch_up_cap: int
+    pause_reason: str | None
+    paused_until: datetime | None
+    max_runs: int | None
+    exclude_dates: tuple[date, ...]
+    calendars: tuple[str, ...]
 
 
 class Days(NamedTuple):
@@ -104,9 +121,12 @@ def find(keys: Sequence[tuple[str, str]]) -> Operation[dict[int, Found]]:
     return {ord_ - 1: Found(*rest) for ord_, *rest in rows}
 
 
-def put(row: ScheduleRow) -> Operation[int | None]:
-    """Creates or changes a schedule; its revision, or None if nothing was written (as asked already, or the name belongs to another id)."""
-    rows = yield Query(statements(_SQL)["put"], row._asdict())
+def put(row: ScheduleRow, if_revision: int | None = None) -> Operation[int | None]:
+    """Creates or changes a schedule; its revision, or None if nothing was written.
+
+    That is: it is as asked already, the name belongs to another id, or it is not at `if_revision`.
+    """
+    rows = yield Query(statements(_SQL)["put"], {**row._asdict(), "if_revision": if_revision})
     return int(rows[0][1]) if rows else None
 
 
@@ -141,10 +161,18 @@ def get(tenant: str, name: str) -> Operation[StoredSchedule]:
     return found[0]
 
 
-def set_paused(tenant: str, name: str, paused: bool) -> Operation[bool]:
-    """Pauses or resumes a schedule; whether that changed anything. A missing schedule is no change."""
-    rows = yield Query(statements(_SQL)["pause"], {"tenant": tenant, "name": name, "paused": paused})
-    return bool(rows)
+def pause(
+    tenant: str, name: str, reason: str | None, until: datetime | None, if_revision: int | None
+) -> Operation[bool]:
+    """Pauses a schedule; whether that changed anything. A missing schedule, or one at another revision, is no change."""
+    values = {"tenant": tenant, "name": name, "reason": reason, "until": until, "if_revision": if_revision}
+    return bool((yield Query(statements(_SQL)["pause"], values)))
+
+
+def resume(tenant: str, name: str, if_revision: int | None) -> Operation[bool]:
+    """Resumes a schedule; answers as `pause`."""
+    values = {"tenant": tenant, "name": name, "if_revision": if_revision}
+    return bool((yield Query(statements(_SQL)["resume"], values)))
 
 
 def keys_after(
@@ -158,10 +186,10 @@ def keys_after(
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def delete(ids: Sequence[UUID]) -> Operation[int]:
+def delete(ids: Sequence[UUID], if_revision: int | None = None) -> Operation[int]:
     """Deletes schedules and cancels their unfinished runs (reason deleted), in one transaction of the caller's; how many existed."""
     sql = statements(_SQL)
-    gone = yield Query(sql["delete"], {"ids": list(ids)})
+    gone = yield Query(sql["delete"], {"ids": list(ids), "if_revision": if_revision})
     if gone:
         filters = {"ids": [row[0] for row in gone], "tenants": sorted({row[1] for row in gone})}
         yield Query(sql["cancel_waiting"], filters)
@@ -211,8 +239,15 @@ def copy_line(row: ScheduleRow) -> str:
         f"{row.id}\t{_escaped(row.tenant)}\t{_escaped(row.name)}\t{row.spec_id}\t{row.phase}\t{row.jitter_s}\t{row.target_id}\t"
         f"{_escaped(row.expression)}\t{_escaped(row.payload)}\t{_or_null(row.timeout_s)}\t{row.overlap}\t{row.misfire}\t"
         f"{row.misfire_threshold_s}\t{_or_null(row.deadline_s)}\t{_escaped(row.labels)}\t{_or_null(row.paused)}\t"
-        f"{_or_null(row.starts_at)}\t{_or_null(row.ends_at)}\n"
+        f"{_or_null(row.starts_at)}\t{_or_null(row.ends_at)}\t{row.catch_up_window_s}\t{row.catch_up_cap}\t"
+        f"{_or_null(row.max_runs)}\t{{{','.join(map(str, row.exclude_dates))}}}\t{_array(row.calendars)}\n"
     )
+
+
+def _array(texts: Sequence[str]) -> str:
+    """An array literal, escaped once for itself and once for COPY."""
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
+    return _escaped("{" + ",".join(f'"{text}"' for text in quoted) + "}") if texts else "{}"
 
 
 def _escaped(text: str) -> str:
@@ -227,6 +262,8 @@ def _stored(row: Row) -> StoredSchedule:
     values = list(row)
     for place in (9, 10):
         values[place] = json.loads(values[place])
-    for place in (18, 19, 22, 23):
+    for place in (18, 19, 22, 23, 29):
         values[place] = values[place] and values[place].astimezone(UTC)
+    for place in (31, 32):
+        values[place] = tuple(values[place])
     return StoredSchedule(*values)

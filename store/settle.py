@@ -68,6 +68,8 @@ class Candidate(NamedTuple):
     deadline_s: int | None
     held: bool
     ends_s: int | None = None  # no slot lies at or after
+    catch_up_window_s: int = 86_400
+    catch_up_cap: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,11 @@ async def lock(connection: AsyncConnection[Any], epochs: Mapping[int, int], *, c
     """Locks the watermarks of partitions that are still the caller's by epoch."""
     parameters = {"partitions": list(epochs), "epochs": list(epochs.values()), "compare": compare}
     return [Watermark(*row) for row in await (await connection.execute(_SQL["lock"], parameters)).fetchall()]
+
+
+async def ensure_days(connection: AsyncConnection[Any]) -> None:
+    """Makes the days of runs up to tomorrow's if today's is missing. In a transaction of its own."""
+    await connection.execute(_SQL["days"])
 
 
 async def late(
@@ -133,7 +140,7 @@ async def ranges(
         return []
     specs, los, his, ats, everies = (list(column) for column in zip(*wanted, strict=True))
     parameters = {
-        "specs": specs, "los": los, "his": his, "ats": ats, "everies": everies, "partitions": list(partitions),
+        "specs": specs, "los": los, "his": his, "ats": ats, "everies": everies, "mask": mask_of(partitions),
         "start": window[0], "end": window[1], "low": bounds[0], "high": bounds[1],
     }  # fmt: skip
     return [Slot(*row) for row in await (await connection.execute(_SQL["ranges"], parameters)).fetchall()]

@@ -22,7 +22,7 @@ class Status:
 
     `unfinished`: runs that wait, by status. `due`: those of them that could be taken now. `batches`: claims that runners hold.
     `last_minute`: runs scheduled in the last 60 s, by status. `settled_through`: every occurrence up to here has its row or its
-    count, in the partition that is furthest behind.
+    count, in the partition that is furthest behind. `failed_specs`: rules that no node can compute; their schedules do not fire.
     """
 
     now: datetime
@@ -40,19 +40,19 @@ class Status:
     backfills: int
     dead_letters: int
     holds: int
+    failed_specs: int
 
 
 def read(dead_after_s: float) -> Operation[Status]:
     """The cluster's state; a runner is dead after so many seconds without a heartbeat."""
-    rows = yield Query(statements(_SQL)["read"], {"bound": COUNT_BOUND, "dead_after_s": dead_after_s})
-    now, total, active, unfinished, due, claims, minute, runners, owners, unowned, settled, backfills, dead, holds = (
-        rows[0]
-    )
+    [row] = yield Query(statements(_SQL)["read"], {"bound": COUNT_BOUND, "dead_after_s": dead_after_s})
+    now, total, active, unfinished, due, claims, minute, runners, owners, unowned, settled, *counts = row
+    backfills, dead, holds, failed = counts
     return Status(
         now=now.astimezone(UTC), schedules=total, paused=total - active, unfinished=json.loads(unfinished or "{}"), due=due,
         batches=claims, last_minute=json.loads(minute or "{}"), runners=runners, owners=owners, unowned_partitions=unowned,
         settled_through=settled.astimezone(UTC), settled_lag_s=(now - settled).total_seconds(), backfills=backfills,
-        dead_letters=dead, holds=holds,
+        dead_letters=dead, holds=holds, failed_specs=failed,
     )  # fmt: skip
 
 

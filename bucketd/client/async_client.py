@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Self
 
 import psycopg
 
-from bucketd.client import steering
+from bucketd.client import steering, trail
 from bucketd.client.async_schedules import AsyncSchedules
 from bucketd.client.backfills import AsyncBackfills
+from bucketd.client.calendars import AsyncCalendars
 from bucketd.client.dead import AsyncDeadLetters
+from bucketd.client.outlook import outlook
+from bucketd.client.results import Page
 from bucketd.client.runs import AsyncRuns
 from bucketd.client.session import AsyncSession, Where
 from bucketd.client.targets import AsyncTargets
+from bucketd.forecast.results import Forecast
 from bucketd.store import holds, status
+from bucketd.store.audit import Change
 from bucketd.store.backfills import Backfill
 from bucketd.store.config import Settings
-from bucketd.store.holds import Hold, Release
+from bucketd.store.holds import START, Hold, Place, Release
+from bucketd.store.holds import judge as judge_held
 from bucketd.store.status import Status
 
 
@@ -26,8 +33,9 @@ class AsyncClient:
     """Puts, reads and steers schedules and their runs.
 
     dsn: Postgres; without one the settings, or else BUCKETD_* in the environment, are read when the first call needs them.
-    redis_url: only to tell the cluster at once what it would find within a second anyway. Safe among the tasks of one event
-    loop. Nothing is connected before the first call. Close it, or use it in an async with statement.
+    actor: who acts, for the audit log (default: the setting, else the database user). redis_url: only to tell the cluster at once
+    what it would find within a second anyway. Safe among the tasks of one event loop. Nothing is connected before the first call.
+    Close it, or use it in an async with statement.
     """
 
     def __init__(
@@ -36,8 +44,9 @@ class AsyncClient:
         redis_url: str | None = None,
         redis_prefix: str | None = None,
         settings: Settings | None = None,
+        actor: str | None = None,
     ) -> None:
-        self._bind(AsyncSession(Where(dsn, redis_url, redis_prefix, settings)))
+        self._bind(AsyncSession(Where(dsn, redis_url, redis_prefix, settings, actor)))
 
     def on(self, connection: psycopg.AsyncConnection[Any]) -> AsyncClient:
         """A client on your own psycopg connection: everything runs in your transaction, and only you commit or roll back.
@@ -92,15 +101,28 @@ class AsyncClient:
         all: bool = False,
         tenant: str | None = None,
         target: str | None = None,
+        dry_run: bool = False,
+        progress: Callable[[int], None] | None = None,
         connection: psycopg.AsyncConnection[Any] | None = None,
     ) -> Release:
         """Ends a hold. What was kept runs by each schedule's misfire policy and deadline; triggers and backfills always run.
 
-        Runs that another hold covers stay held. Raises InvalidInput, NotFound (no such hold).
+        Runs that another hold covers stay held. The hold goes first, then the runs, some thousands a transaction, however many there
+        are: if that is interrupted, scheduler nodes go on with it. progress(done): called after each step with the runs judged so
+        far. dry_run: only counts what would become of them. Raises InvalidInput, NotFound (no such hold).
         """
-        return await self._session.write(
-            lambda: steering.release(all, tenant, target), connection, "nudge", "wake", patient=True
+        hold_id = await self._session.write(
+            lambda: steering.release(all, tenant, target, dry_run), connection, *(() if dry_run else ("nudge",))
         )
+        counts = Release()
+        place: Place | None = START
+        while place is not None:
+            judge = partial(judge_held, place, without=hold_id, dry_run=dry_run)
+            step = await self._session.write(judge, connection, *(() if dry_run else ("wake",)), patient=True)
+            counts, place = counts + step.counts, step.after
+            if progress:
+                progress(counts.runs)
+        return counts
 
     async def holds(self) -> list[Hold]:
         """All holds, oldest first."""
@@ -110,6 +132,48 @@ class AsyncClient:
         """The cluster's state in figures. Cheap but for two counts over the index of schedules (0.5 s for 3 million)."""
         dead_after_s = self._session.dead_after_s()
         return await self._session.read(lambda: status.read(dead_after_s))
+
+    async def audit(
+        self,
+        *,
+        name: str | None = None,
+        tenant: str | None = None,
+        kind: str | None = None,
+        actor: str | None = None,
+        from_: datetime | None = None,
+        to: datetime | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Change]:
+        """A page of the audit log, newest first: who changed what, from what to what; `limit` 1 to 1,000.
+
+        kind: schedule, target, hold, calendar, backfill or run (what was started, skipped or cancelled by hand). from_ (inclusive)
+        and to (exclusive) bound the time. Raises InvalidInput.
+        """
+        return await self._session.read(lambda: trail.changes(name, tenant, kind, actor, from_, to, limit, cursor))
+
+    async def forecast(
+        self,
+        *,
+        hours: int = 6,
+        by: str = "tenant",
+        tenant: str | None = None,
+        target: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        top: int = 10,
+        jitter_s: int = 300,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Forecast:
+        """What falls due in the coming hours (1 to 48): fires a minute, the peaks and who makes them, and what H or jitter would do.
+
+        Schedules that are not paused, or only until then, as they are now (labels: all of these); whether a hold will keep them, or a
+        single occurrence was skipped, is not looked at. by: whose loads are listed (tenant, target, partition), the `top` largest.
+        jitter_s: what to try on the highest peak. progress(done, total): called now and then. Reads the whole table of schedules twice
+        without any lock: seconds for millions, so a coroutine beside it waits while this one computes.
+
+        Raises InvalidInput, NotFound (target).
+        """
+        return await self._session.read(lambda: outlook(hours, by, tenant, target, labels, top, jitter_s, progress))
 
     async def close(self) -> None:
         """Closes the client's own connections. Your own connections stay open."""
@@ -125,6 +189,7 @@ class AsyncClient:
         self._session = session
         self.targets = AsyncTargets(session)
         self.schedules = AsyncSchedules(session)
+        self.calendars = AsyncCalendars(session)
         self.runs = AsyncRuns(session)
         self.backfills = AsyncBackfills(session)
         self.dead = AsyncDeadLetters(session)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from typing import Any
 
 import psycopg
 
-from bucketd.client import put, queries, upcoming
+from bucketd.client import put, queries, steps, upcoming
 from bucketd.client.inputs import Misfire, Overlap, ScheduleInput, check
 from bucketd.client.results import Page, PutResult, Schedule
 from bucketd.client.session import AsyncSession
@@ -43,28 +43,41 @@ class AsyncSchedules:
         starts_at: datetime | None = None,
         ends_at: datetime | None = None,
         paused: bool | None = None,
+        catch_up_window_s: int = 86_400,
+        catch_up_cap: int = 1_000,
+        max_runs: int | None = None,
+        exclude: Iterable[date] = (),
+        calendars: Iterable[str] = (),
+        if_revision: int | None = None,
         connection: psycopg.AsyncConnection[Any] | None = None,
     ) -> Schedule:
         """Creates the schedule, or makes it as given: what is not passed gets its default. A put that changes nothing writes nothing.
 
         timing: `cron(..)`, `every(..)` or `at(..)`. payload: JSON, at most 64 KiB. timeout_s: the run's deadline, 1 to 86,400.
         misfire: what happens to occurrences that could not start within misfire_threshold_s: run_once (the newest), skip,
-        catch_up (all). deadline_s: later than this they never start. jitter_s: moves each start by a fixed part of this, at most
-        3,600. overlap is stored, and enforced by a later release. paused None: a new schedule runs, an old one stays as it is.
+        catch_up (those of the last catch_up_window_s, 60 to 604,800, and at most the newest catch_up_cap, up to 10,000; oldest
+        first; the rest is counted). deadline_s: later than this they never start. jitter_s: moves each start by a fixed part of
+        this, at most 3,600. overlap is stored, and enforced by a later release. paused None: a new schedule runs, an old one stays
+        as it is.
 
-        connection: your own; the schedule then exists if and only if your transaction commits, and the cluster notices within
-        about a second of that.
+        max_runs: ends after so many occurrences, 1 to 100,000, counted from this put (from starts_at, if that is later) and anew
+        when timing, starts_at or max_runs change; paused and skipped ones count. exclude: dates without an occurrence, in the zone
+        of the timing. calendars: names of the tenant's calendars (`client.calendars`), whose dates are excluded as well.
 
-        Raises InvalidInput (nothing was changed), StoreUnavailable.
+        if_revision: put only if the schedule is at this revision, 0: only if there is none. connection: your own; the schedule
+        then exists if and only if your transaction commits, and the cluster notices within about a second of that.
+
+        Raises InvalidInput (nothing was changed), NotFound (a calendar), Conflict (if_revision), StoreUnavailable.
         """
         draft = check(
             ScheduleInput(
                 name=name, timing=timing, target=target, payload=payload, tenant=tenant, labels=labels or {}, timeout_s=timeout_s,
                 overlap=overlap, misfire=misfire, misfire_threshold_s=misfire_threshold_s, deadline_s=deadline_s, jitter_s=jitter_s,
-                starts_at=starts_at, ends_at=ends_at, paused=paused,
+                starts_at=starts_at, ends_at=ends_at, paused=paused, catch_up_window_s=catch_up_window_s,
+                catch_up_cap=catch_up_cap, max_runs=max_runs, exclude=exclude, calendars=calendars,
             )
         )  # fmt: skip
-        return await self._session.write(lambda: put.put(draft), connection, "nudge")
+        return await self._session.write(lambda: put.put(draft, if_revision), connection, "nudge")
 
     async def put_many(
         self,
@@ -145,22 +158,50 @@ class AsyncSchedules:
         )
 
     async def pause(
-        self, name: str, *, tenant: str = "default", connection: psycopg.AsyncConnection[Any] | None = None
+        self,
+        name: str,
+        *,
+        tenant: str = "default",
+        reason: str | None = None,
+        until: datetime | None = None,
+        if_revision: int | None = None,
+        connection: psycopg.AsyncConnection[Any] | None = None,
     ) -> Schedule:
-        """No new run starts from now on; runs that exist go on. Idempotent. Raises NotFound."""
-        return await self._session.write(lambda: queries.set_paused(tenant, name, True), connection, "nudge")
+        """No new run starts from now on (until `until`, if given); runs that exist go on. A pause that stands takes reason and until.
+
+        Idempotent. Raises InvalidInput (until is not in the future), NotFound, Conflict (it is not at if_revision).
+        """
+        return await self._session.write(
+            lambda: steps.pause(tenant, name, reason, until, if_revision), connection, "nudge"
+        )
 
     async def resume(
-        self, name: str, *, tenant: str = "default", connection: psycopg.AsyncConnection[Any] | None = None
+        self,
+        name: str,
+        *,
+        tenant: str = "default",
+        if_revision: int | None = None,
+        connection: psycopg.AsyncConnection[Any] | None = None,
     ) -> Schedule:
-        """Fires again from now on; what lay in the pause is no misfire and stays there. Idempotent. Raises NotFound."""
-        return await self._session.write(lambda: queries.set_paused(tenant, name, False), connection, "nudge")
+        """Fires again from now on; what lay in the pause is no misfire and stays there. Idempotent.
+
+        Raises NotFound, Conflict (it is not at if_revision).
+        """
+        return await self._session.write(lambda: steps.resume(tenant, name, if_revision), connection, "nudge")
 
     async def delete(
-        self, name: str, *, tenant: str = "default", connection: psycopg.AsyncConnection[Any] | None = None
+        self,
+        name: str,
+        *,
+        tenant: str = "default",
+        if_revision: int | None = None,
+        connection: psycopg.AsyncConnection[Any] | None = None,
     ) -> None:
-        """Deletes the schedule and cancels its unfinished runs; finished ones stay in the history. Raises NotFound."""
-        await self._session.write(lambda: queries.delete_schedule(tenant, name), connection, "nudge", patient=True)
+        """Deletes the schedule and cancels its unfinished runs; finished ones stay in the history.
+
+        Raises NotFound, Conflict (it is not at if_revision).
+        """
+        await self._session.write(lambda: steps.delete(tenant, name, if_revision), connection, "nudge", patient=True)
 
     async def skip_next(
         self, name: str, *, tenant: str = "default", connection: psycopg.AsyncConnection[Any] | None = None
@@ -178,3 +219,4 @@ class AsyncSchedules:
         """The next `n` (1 to 1,000) occurrences that are not skipped, as if the schedule were not paused. Raises NotFound."""
         count = queries.positive(n)
         return await self._session.read(lambda: upcoming.next_runs(tenant, name, count))
+

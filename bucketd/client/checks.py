@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -106,6 +107,30 @@ def choice(value: object, field: str, known: tuple[str, ...]) -> str:
     if value not in known:
         raise InvalidInput(f"expected {field} to be one of {', '.join(known)}, got {_shown(value)}", field=field)
     return str(value)
+
+
+def dates(value: object, field: str, *, most: int = 1_000) -> tuple[date, ...]:
+    """Distinct dates in order."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidInput(f"expected {field} to be a list of dates, got {_shown(value)}", field=field)
+    found = set()
+    for one in value:
+        if isinstance(one, datetime) or not isinstance(one, date):
+            raise InvalidInput(f"expected {field} to hold datetime.date values, got {_shown(one)}", field=field)
+        found.add(one)
+    if len(found) > most:
+        raise InvalidInput(f"expected at most {most:,} dates in {field}, got {len(found):,}", field=field)
+    return tuple(sorted(found))
+
+
+def names(value: object, field: str, *, most: int = 20) -> tuple[str, ...]:
+    """Distinct names in order."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidInput(f"expected {field} to be a list of names, got {_shown(value)}", field=field)
+    found = {name(one, field) for one in value}
+    if len(found) > most:
+        raise InvalidInput(f"expected at most {most} names in {field}, got {len(found)}", field=field)
+    return tuple(sorted(found))
 
 
 def flag(value: object, field: str) -> bool:

@@ -10,7 +10,7 @@ from bucketd.client import checks, cursors
 from bucketd.client.results import Page
 from bucketd.client.timings import aware
 from bucketd.errors import InvalidInput
-from bucketd.store import dead_letters, history, schedules, targets
+from bucketd.store import audit, dead_letters, history, schedules, targets
 from bucketd.store.dead_letters import DeadLetter
 from bucketd.store.history import Run
 from bucketd.store.model import RunStatus, epoch_us, instant, parse_run_id
@@ -72,7 +72,9 @@ def get_run(run_id: str) -> Operation[Run]:
 
 def cancel_run(run_id: str) -> Operation[Run]:
     """Cancels an unfinished run. Raises InvalidInput, NotFound, Conflict."""
-    return (yield from history.cancel(*parse_run_id(checks.name(run_id, "run_id"))))
+    run = yield from history.cancel(*parse_run_id(checks.name(run_id, "run_id")))
+    yield from audit.note("cancel", run.tenant, run.name or "", run.id)
+    return run
 
 
 def list_dead(

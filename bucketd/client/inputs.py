@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, date, datetime
+from math import ceil
 from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -12,6 +13,8 @@ from bucketd.client import checks
 from bucketd.client.timings import At, Cron, Every, Timing, aware, expression_of, phase_of
 from bucketd.errors import InvalidInput
 from bucketd.store.schedules import Found, ScheduleRow
+from bucketd.store.specs import SpecRow
+from bucketd.timing import load_rule, next_fire, nth_fire
 
 Overlap: TypeAlias = Literal["allow", "skip", "queue_one", "queue_all", "cancel_running"]
 Misfire: TypeAlias = Literal["run_once", "skip", "catch_up"]
@@ -39,6 +42,11 @@ class ScheduleInput:
     starts_at: datetime | None = None
     ends_at: datetime | None = None
     paused: bool | None = None
+    catch_up_window_s: int = 86_400
+    catch_up_cap: int = 1_000
+    max_runs: int | None = None
+    exclude: Iterable[date] = ()
+    calendars: Iterable[str] = ()
 
 
 class Draft(NamedTuple):
@@ -59,22 +67,66 @@ class Draft(NamedTuple):
     starts_at: datetime | None
     ends_at: datetime | None
     paused: bool | None
+    catch_up_window_s: int
+    catch_up_cap: int
+    max_runs: int | None
+    exclude: tuple[date, ...]
+    calendars: tuple[str, ...]
     warnings: tuple[str, ...]
 
     @property
     def key(self) -> tuple[str, str]:
         return self.tenant, self.name
 
-    def row(self, schedule_id: UUID, found: Found | None, target_id: int, spec_id: int) -> ScheduleRow:
-        """The row to write. `found`: the schedule that it replaces."""
+    @property
+    def counts_from_now(self) -> bool:
+        """Whether the clock matters for what is stored."""
+        return self.max_runs is not None or isinstance(self.timing, At)
+
+    def row(
+        self, schedule_id: UUID, found: Found | None, target_id: int, spec: SpecRow, spec_id: int, now_s: float
+    ) -> ScheduleRow:
+        """The row to write. `found`: the schedule that it replaces; `now_s`: from when max_runs counts."""
         kept = None
         if found and isinstance(self.timing, Every) and found.every_s == self.timing.every_s:
             kept = found.phase
+        phase = phase_of(self.timing, schedule_id, kept)
+        ends_at = self.ends_at if self.max_runs is None else self._last_end(found, spec, spec_id, phase, now_s)
         return ScheduleRow(
-            schedule_id, self.tenant, self.name, spec_id, phase_of(self.timing, schedule_id, kept), self.jitter_s, target_id,
+            schedule_id, self.tenant, self.name, spec_id, phase, self.jitter_s, target_id,
             expression_of(self.timing), self.payload, self.timeout_s, self.overlap, self.misfire, self.misfire_threshold_s,
-            self.deadline_s, self.labels, self.paused, self.starts_at, self.ends_at,
+            self.deadline_s, self.labels, self.paused, self.starts_at, ends_at, self.catch_up_window_s, self.catch_up_cap,
+            self.max_runs, list(self.exclude), list(self.calendars),
         )  # fmt: skip
+
+    def recounted(
+        self, row: ScheduleRow, found: Found | None, spec: SpecRow, now_s: float, from_s: float
+    ) -> ScheduleRow | None:
+        """The row with an end counted from `from_s`, when its timing began to hold, if that left out occurrences that were counted.
+
+        Between the clock that `row` was made with and its write a bulk put may take seconds.
+        """
+        if self.max_runs is None or from_s <= now_s or self._keeps_end(found, row.spec_id, row.phase):
+            return None
+        first_s = next_fire(load_rule(spec.rule), self._begin_s(now_s) - 1, row.phase)
+        if first_s is None or first_s >= from_s:
+            return None
+        return row._replace(ends_at=self._last_end(None, spec, row.spec_id, row.phase, from_s))
+
+    def _last_end(self, found: Found | None, spec: SpecRow, spec_id: int, phase: int, now_s: float) -> datetime | None:
+        """The end behind the last of `max_runs` occurrences; None if there are fewer. A put of the same again keeps the end it had."""
+        assert self.max_runs is not None
+        if found and self._keeps_end(found, spec_id, phase):
+            return found.ends_at
+        last_s = nth_fire(load_rule(spec.rule), self._begin_s(now_s) - 1, self.max_runs, phase)
+        return None if last_s is None else datetime.fromtimestamp(last_s + 1, UTC)
+
+    def _keeps_end(self, found: Found | None, spec_id: int, phase: int) -> bool:
+        counted = spec_id, phase, self.max_runs, self.starts_at
+        return found is not None and (found.spec_id, found.phase, found.max_runs, found.starts_at) == counted
+
+    def _begin_s(self, now_s: float) -> int:
+        return ceil(max(now_s, self.starts_at.timestamp() if self.starts_at else now_s))
 
 
 def check(given: ScheduleInput) -> Draft:
@@ -86,7 +138,7 @@ def check(given: ScheduleInput) -> Draft:
         )
     starts_at = None if given.starts_at is None else aware(given.starts_at, "starts_at")
     ends_at = None if given.ends_at is None else aware(given.ends_at, "ends_at")
-    _check_interval(timing, starts_at, ends_at)
+    _check_interval(given, timing, starts_at, ends_at)
     timeout_s = None if given.timeout_s is None else checks.integer(given.timeout_s, "timeout_s", 1, 86_400)
     return Draft(
         tenant=checks.name(given.tenant, "tenant"),
@@ -104,6 +156,11 @@ def check(given: ScheduleInput) -> Draft:
         starts_at=starts_at,
         ends_at=ends_at,
         paused=None if given.paused is None else checks.flag(given.paused, "paused"),
+        catch_up_window_s=checks.integer(given.catch_up_window_s, "catch_up_window_s", 60, 604_800),
+        catch_up_cap=checks.integer(given.catch_up_cap, "catch_up_cap", 1, 10_000),
+        max_runs=_max_runs(given, timing),
+        exclude=checks.dates(given.exclude, "exclude") if given.exclude else (),
+        calendars=checks.names(given.calendars, "calendars") if given.calendars else (),
         warnings=_warnings(timing, timeout_s),
     )
 
@@ -120,12 +177,28 @@ def check_not_past(draft: Draft, found: Found | None, now_s: float) -> None:
             )
 
 
-def _check_interval(timing: Timing, starts_at: datetime | None, ends_at: datetime | None) -> None:
+def _max_runs(given: ScheduleInput, timing: Timing) -> int | None:
+    if given.max_runs is None:
+        return None
+    if given.ends_at is not None:
+        raise InvalidInput("expected max_runs or ends_at, got both; max_runs sets the end itself", field="max_runs")
+    if isinstance(timing, At):
+        raise InvalidInput(
+            "expected max_runs with cron() or every(), got it with at(), which runs once", field="max_runs"
+        )
+    return checks.integer(given.max_runs, "max_runs", 1, 100_000)
+
+
+def _check_interval(given: ScheduleInput, timing: Timing, starts_at: datetime | None, ends_at: datetime | None) -> None:
     if starts_at and ends_at and ends_at <= starts_at:
         raise InvalidInput(
             f"expected ends_at after starts_at, got {ends_at.isoformat()} and {starts_at.isoformat()}", field="ends_at"
         )
     if isinstance(timing, At):
+        if given.exclude or given.calendars:
+            raise InvalidInput(
+                "expected exclude and calendars with cron() or every(), got them with at()", field="exclude"
+            )
         if starts_at and timing.at < starts_at:
             raise InvalidInput("expected at() not to lie before starts_at: it would never fire", field="starts_at")
         if ends_at and timing.at >= ends_at:

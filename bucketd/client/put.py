@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from bucketd.client import exclusions, steps
 from bucketd.client.inputs import Draft, ScheduleInput, check, check_not_past
 from bucketd.client.results import PutResult, PutStatus, Schedule
 from bucketd.client.timings import At, spec_of
@@ -21,20 +22,37 @@ CHUNK = 10_000
 _TRIES = 4
 
 
-def put(draft: Draft) -> Operation[Schedule]:
-    """Puts one schedule. Raises InvalidInput: an unknown target, a one-shot in the past."""
+def put(draft: Draft, if_revision: int | None = None) -> Operation[Schedule]:
+    """Puts one schedule. Raises InvalidInput (an unknown target or calendar, a one-shot in the past), Conflict (`if_revision`)."""
+    wanted = steps.revision(if_revision)
     for _ in range(_TRIES):
         target_ids = yield from targets.ids([draft.target])
+        excluded = yield from exclusions.days([draft])
         found = (yield from schedules.find([draft.key])).get(0)
         _check_target(draft, target_ids)
+        exclusions.check(draft, excluded)
+        if wanted is not None and wanted != (found.revision if found else 0):
+            raise steps.differs(draft.name, wanted, found.revision if found else 0)
+        now_s = (yield from schedules.now_s()) if draft.counts_from_now else 0.0
         if isinstance(draft.timing, At):
-            check_not_past(draft, found, (yield from schedules.now_s()))
+            check_not_past(draft, found, now_s)
         schedule_id = found.id if found else next(new_ids(1))
-        spec = spec_of(draft.timing, schedule_id)
+        spec = spec_of(draft.timing, schedule_id, exclusions.of(draft, excluded))
         spec_ids = yield from specs.intern([spec])
-        row = draft.row(schedule_id, found, target_ids[draft.target], spec_ids[spec.rule])
-        revision = yield from schedules.put(row)
+        row = draft.row(schedule_id, found, target_ids[draft.target], spec, spec_ids[spec.rule], now_s)
+        revision = yield from schedules.put(row, wanted or None)
         stored = yield from schedules.get(draft.tenant, draft.name)
+        if (
+            wanted and revision == 1
+        ):  # it was deleted while we waited for its row; in the caller's transaction nothing else undoes this
+            yield from schedules.delete([schedule_id])
+            raise steps.differs(draft.name, wanted, 0)
+        if wanted is not None and revision is None and stored.revision != wanted:
+            raise steps.differs(draft.name, wanted, stored.revision)
+        late = revision is not None and draft.recounted(row, found, spec, now_s, stored.timing_from_s)
+        if late:
+            yield from schedules.put(late)
+            stored = yield from schedules.get(draft.tenant, draft.name)
         if stored.id == schedule_id:
             return replace(
                 schedule(stored), created=revision == 1, changed=revision is not None, warnings=draft.warnings
@@ -69,8 +87,9 @@ class Batch:
             self.drafts[index] = draft
 
     def prepare(self) -> Operation[None]:
-        """Checks what only the database knows: targets, and one-shots that are gone."""
+        """Checks what only the database knows: targets, calendars, and one-shots that are gone."""
         self.target_ids = yield from targets.ids(draft.target for draft in self.drafts.values())
+        excluded = yield from exclusions.days(self.drafts.values())
         now_s = yield from schedules.now_s()
         past = [
             i
@@ -82,6 +101,7 @@ class Batch:
         for index, draft in list(self.drafts.items()):
             try:
                 _check_target(draft, self.target_ids)
+                exclusions.check(draft, excluded)
                 if index in gone:
                     check_not_past(draft, gone[index], now_s)
             except InvalidInput as error:
@@ -120,9 +140,13 @@ class Batch:
         for _ in range(_TRIES):
             found = yield from schedules.find([self.drafts[i].key for i in open_places])
             existing = {i: found.get(place) for place, i in enumerate(open_places)}
-            rows, refused = yield from self._resolve(existing)
+            now_s = yield from schedules.now_s()
+            rows, made_of, refused = yield from self._resolve(existing, now_s)
             done |= refused
             written = (yield from schedules.put_chunk(list(rows.values()))) if rows else {}
+            fresh = {index: row for index, row in rows.items() if row.max_runs is not None and row.id in written}
+            if fresh:
+                yield from self._recount(fresh, existing, made_of, now_s)
             raced = []
             for index, row in rows.items():
                 revision = written.get(row.id)
@@ -155,24 +179,49 @@ class Batch:
         return sorted({tenant for tenant, _ in keys}), keys
 
     def _resolve(
-        self, existing: dict[int, Found | None]
-    ) -> Operation[tuple[dict[int, ScheduleRow], dict[int, PutResult]]]:
+        self, existing: dict[int, Found | None], now_s: float
+    ) -> Operation[tuple[dict[int, ScheduleRow], dict[int, specs.SpecRow], dict[int, PutResult]]]:
+        """Rows to write, what their specs are, and who is refused, by place."""
         ids: dict[int, UUID] = {}
         wanted: dict[int, specs.SpecRow] = {}
         refused: dict[int, PutResult] = {}
         fresh = new_ids(len(existing))
+        # Again, in the chunk's own transaction: what a calendar says now holds until the rows are written.
+        excluded = yield from exclusions.days(self.drafts[index] for index in existing)
         for index, found in existing.items():
             ids[index] = found.id if found else next(fresh)
+            draft = self.drafts[index]
             try:
-                wanted[index] = spec_of(self.drafts[index].timing, ids[index])
-            except InvalidInput as error:  # an H that meets no date with this id
-                refused[index] = _invalid(index, self.drafts[index], error)
+                exclusions.check(draft, excluded)
+                wanted[index] = spec_of(draft.timing, ids[index], exclusions.of(draft, excluded))
+            except InvalidInput as error:  # an H that meets no date with this id, a calendar that is gone by now
+                refused[index] = _invalid(index, draft, error)
         spec_ids = yield from specs.intern(wanted.values())
         rows = {}
         for index, spec in wanted.items():
             draft = self.drafts[index]
-            rows[index] = draft.row(ids[index], existing[index], self.target_ids[draft.target], spec_ids[spec.rule])
-        return rows, refused
+            target_id = self.target_ids[draft.target]
+            rows[index] = draft.row(ids[index], existing[index], target_id, spec, spec_ids[spec.rule], now_s)
+        return rows, wanted, refused
+
+    def _recount(
+        self,
+        rows: dict[int, ScheduleRow],
+        existing: dict[int, Found | None],
+        made_of: dict[int, specs.SpecRow],
+        now_s: float,
+    ) -> Operation[None]:
+        """Writes rows with max_runs again that an occurrence has slipped by while they were written."""
+        until_s = yield from schedules.now_s()
+        late = []
+        for index, row in rows.items():
+            known = row, existing[index], made_of[index], now_s
+            if self.drafts[index].recounted(*known, until_s):
+                stored = yield from schedules.get(row.tenant, row.name)
+                if again := self.drafts[index].recounted(*known, stored.timing_from_s):
+                    late.append(again)
+        if late:
+            yield from schedules.put_chunk(late)
 
     def _refuse(self, index: int, error: InvalidInput) -> None:
         self._refused[index] = _invalid(index, self.drafts.pop(index), error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from bucketd.client import checks, cursors
@@ -79,19 +78,6 @@ def list_schedules(
     return Page(
         tuple(schedule(s) for s in found[:limit]), cursors.encode("schedules", last.tenant, last.name) if last else None
     )
-
-
-def set_paused(tenant: str, name: str, paused: bool) -> Operation[Schedule]:
-    """Pauses or resumes. Raises NotFound."""
-    changed = yield from schedules.set_paused(checks.name(tenant, "tenant"), checks.name(name, "name"), paused)
-    found = yield from get_schedule(tenant, name)
-    return replace(found, changed=changed)
-
-
-def delete_schedule(tenant: str, name: str) -> Operation[None]:
-    """Deletes a schedule and cancels its unfinished runs. Raises NotFound."""
-    found = yield from get_schedule(tenant, name)
-    yield from schedules.delete([found.id])
 
 
 def positive(n: int) -> int:

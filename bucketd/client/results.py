@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Generic, Literal, TypeVar
 from uuid import UUID
 
@@ -47,6 +47,13 @@ class Schedule:
     starts_at: datetime | None
     ends_at: datetime | None
     paused: bool
+    catch_up_window_s: int
+    catch_up_cap: int
+    pause_reason: str | None
+    paused_until: datetime | None
+    max_runs: int | None
+    exclude: tuple[date, ...]
+    calendars: tuple[str, ...]
     revision: int
     created_at: datetime
     updated_at: datetime

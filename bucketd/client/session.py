@@ -12,27 +12,47 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from bucketd.client import checks
 from bucketd.client.border import CLASHES, mapped
 from bucketd.client.connections import AsyncConnections, Connections
 from bucketd.client.publisher import AsyncPublisher, Publisher, Signal
 from bucketd.errors import InvalidInput
+from bucketd.store import audit
 from bucketd.store.config import Settings, without_secret
 from bucketd.store.operation import Operation, Query, drive, drive_async
 
 T = TypeVar("T")
 _TRIES = 4
-# Bulk statements are long by nature; the default time-out is made for the data path.
-PATIENCE = Query("set local statement_timeout = '120s'")
+# Bulk statements are long by nature, and wait for each other; the default time-outs are made for the data path.
+PATIENCE = Query("select set_config('statement_timeout', '120s', true), set_config('lock_timeout', '60s', true)")
 
 
 class Where:
     """Settings, read when first needed: a client that only ever gets connections needs none."""
 
     def __init__(
-        self, dsn: str | None, redis_url: str | None, redis_prefix: str | None, settings: Settings | None
+        self,
+        dsn: str | None,
+        redis_url: str | None,
+        redis_prefix: str | None,
+        settings: Settings | None,
+        actor: str | None,
     ) -> None:
         self._given: dict[str, Any] = {"dsn": dsn, "redis_url": redis_url, "redis_prefix": redis_prefix}
         self._settings = settings
+        self._actor = None if actor is None else checks.name(actor, "actor")
+
+    def signed(self, make: Callable[[], Operation[T]]) -> Callable[[], Operation[T]]:
+        """The operation with the name of who runs it, for the audit log; without one the database user stands there."""
+        actor = self._actor or (self._settings.actor if self._settings else "")
+        if not actor:
+            return make
+
+        def whole() -> Operation[T]:
+            yield from audit.act_as(actor)
+            return (yield from make())
+
+        return whole
 
     def settings(self) -> Settings:
         """Raises ConfigError: malformed settings."""
@@ -103,6 +123,7 @@ class Session:
         undo: bool = False,
     ) -> T:
         borrowed = self._borrowed if connection is None else checked(connection, psycopg.Connection)
+        make = self._where.signed(make) if write else make
         try:
             if borrowed is not None:
                 return _on_borrowed(make, borrowed, write=write, dry_run=dry_run, undo=undo)
@@ -191,6 +212,7 @@ class AsyncSession:
         undo: bool = False,
     ) -> T:
         borrowed = self._borrowed if connection is None else checked(connection, psycopg.AsyncConnection)
+        make = self._where.signed(make) if write else make
         try:
             if borrowed is not None:
                 return await _on_borrowed_async(make, borrowed, write=write, dry_run=dry_run, undo=undo)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
@@ -12,7 +12,7 @@ from uuid import UUID
 
 from bucketd.errors import CronError, InvalidCron, InvalidInput, TimingError
 from bucketd.store.specs import SpecRow
-from bucketd.timing import AtSpec, EverySpec, parse_cron, parse_duration
+from bucketd.timing import AtSpec, EverySpec, is_zone, parse_cron, parse_duration
 
 _ANY_SEED = str(UUID(int=0))  # H needs some seed to be checked before there is a schedule
 _LAST_S = 2**32 - 1  # a fire carries its instant in 32 bits
@@ -36,6 +36,7 @@ class Every:
     every_s: int
     phase: int | None = None
     text: str = field(default="", compare=False, repr=False)
+    tz: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,14 @@ def cron(expression: str, tz: str = "UTC", gap: str = "auto", fold: str = "auto"
     return Cron(expression, tz, gap, fold, warnings)
 
 
-def every(interval: str | int | timedelta, phase: str | int | timedelta | None = None) -> Every:
+def every(interval: str | int | timedelta, phase: str | int | timedelta | None = None, tz: str = "UTC") -> Every:
     """Fires each `interval` of elapsed time: seconds, a timedelta, or text such as "90s", "15m", "1h30m", "2d".
 
     The instants are whole multiples of the interval since 1970-01-01T00:00:00Z plus `phase` (likewise; below the interval).
-    Without a phase each schedule gets one of its own, drawn from its id, so that many schedules spread.
+    Without a phase each schedule gets one of its own, drawn from its id, so that many schedules spread. `tz` only says when an
+    excluded date of the schedule begins and ends.
 
-    Raises InvalidInput: no duration of whole seconds from 1 s to 3,650 days, a phase out of range.
+    Raises InvalidInput: no duration of whole seconds from 1 s to 3,650 days, a phase out of range, an unknown zone.
     """
     try:
         every_s = parse_duration(interval)
@@ -82,7 +84,9 @@ def every(interval: str | int | timedelta, phase: str | int | timedelta | None =
             f"expected a phase from 0 s to below the interval of {every_s} s, got {phase!r}", field="timing"
         )
     text = interval if isinstance(interval, str) else f"{every_s}s"
-    return Every(every_s, None if phase_s is None else int(phase_s), text)  # type: ignore[arg-type]
+    if not isinstance(tz, str) or not is_zone(tz):
+        raise InvalidInput(f"expected the name of an IANA time zone, got {tz!r}", field="timing.tz")
+    return Every(every_s, None if phase_s is None else int(phase_s), text, tz)  # type: ignore[arg-type]
 
 
 def at(instant: datetime) -> At:
@@ -109,15 +113,18 @@ def aware(instant: object, name: str) -> datetime:
     return instant.astimezone(UTC)
 
 
-def spec_of(timing: Timing, schedule_id: UUID) -> SpecRow:
-    """The rule to store. H is drawn from the schedule's id. Raises InvalidCron: with this H no date matches."""
+def spec_of(timing: Timing, schedule_id: UUID, excluded: tuple[int, ...] = ()) -> SpecRow:
+    """The rule to store, without `excluded` days (numbers, 1970-01-01 is 0). H is drawn from the schedule's id.
+
+    Raises InvalidCron: with this H no date matches.
+    """
     match timing:
         case Cron():
             return _cron_spec(
-                timing.expression, timing.tz, timing.gap, timing.fold, _seed(timing.expression, schedule_id)
+                timing.expression, timing.tz, timing.gap, timing.fold, _seed(timing.expression, schedule_id), excluded
             )
         case Every():
-            return _every_spec(timing.every_s)
+            return _every_spec(timing.every_s, timing.tz, excluded)
         case At():
             return _AT
 
@@ -164,17 +171,17 @@ def _seed(expression: str, schedule_id: UUID) -> str:
 
 
 @lru_cache(maxsize=65_536)
-def _cron_spec(expression: str, tz: str, gap: str, fold: str, seed: str) -> SpecRow:
+def _cron_spec(expression: str, tz: str, gap: str, fold: str, seed: str, excluded: tuple[int, ...]) -> SpecRow:
     try:
         spec, _ = parse_cron(expression, tz, gap=gap, fold=fold, seed=seed or _ANY_SEED)
     except TimingError as error:
         raise invalid(error) from error
-    return SpecRow(spec.rule(), "cron", None)
+    return SpecRow(replace(spec, exclude=excluded).rule(), "cron", None)
 
 
 @lru_cache(maxsize=4_096)
-def _every_spec(every_s: int) -> SpecRow:
-    return SpecRow(EverySpec(every_s).rule(), "every", every_s)
+def _every_spec(every_s: int, tz: str, excluded: tuple[int, ...]) -> SpecRow:
+    return SpecRow(EverySpec(every_s, excluded, tz).rule(), "every", every_s)
 
 
 _AT = SpecRow(AtSpec().rule(), "at", None)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from math import ceil, floor
 
 from bucketd.errors import Conflict
-from bucketd.store import schedules
+from bucketd.store import audit, schedules
 from bucketd.store.model import run_id
 from bucketd.store.operation import Operation
 from bucketd.store.schedules import StoredSchedule
@@ -58,6 +58,7 @@ def skip_next(tenant: str, name: str) -> Operation[datetime]:
             )
         yield from schedules.make_days(known, at, at)
         if (yield from schedules.skip(stored.id, at)):
+            yield from audit.note("skip", tenant, name, run_id(stored.id, at))
             return at
         known = yield from schedules.days()
     raise Conflict(f"schedule {name!r} has no occurrence ahead that could be skipped")
@@ -70,6 +71,7 @@ def trigger(tenant: str, name: str) -> Operation[str]:
         yield from schedules.make_days(known, known.now, known.now + timedelta(minutes=1))
         key = yield from schedules.trigger(tenant, name)
         if key:
+            yield from audit.note("trigger", tenant, name, run_id(*key))
             return run_id(*key)
         yield from schedules.get(tenant, name)  # raises if it is missing; else its key of this microsecond was taken
 

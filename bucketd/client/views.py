@@ -29,6 +29,13 @@ def schedule(stored: StoredSchedule) -> Schedule:
         starts_at=stored.starts_at,
         ends_at=stored.ends_at,
         paused=stored.paused,
+        catch_up_window_s=stored.catch_up_window_s,
+        catch_up_cap=stored.catch_up_cap,
+        pause_reason=stored.pause_reason,
+        paused_until=stored.paused_until,
+        max_runs=stored.max_runs,
+        exclude=stored.exclude_dates,
+        calendars=stored.calendars,
         revision=stored.revision,
         created_at=stored.created_at,
         updated_at=stored.updated_at,
@@ -39,7 +46,9 @@ def timing(stored: StoredSchedule) -> Timing:
     """The timing that, put again, changes nothing. Policies are the resolved ones; the expression is as typed."""
     if stored.kind == "every":
         every_s = stored.every_s or 0
-        return Every(every_s, stored.phase, stored.expression or f"{every_s}s")
+        return Every(
+            every_s, stored.phase, stored.expression or f"{every_s}s", json.loads(stored.rule).get("tz", "UTC")
+        )
     if stored.kind == "at":
         return At(datetime.fromtimestamp(stored.phase, UTC))
     rule = json.loads(stored.rule)

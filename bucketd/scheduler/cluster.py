@@ -34,6 +34,7 @@ class Node:
     wake_expander: asyncio.Event = field(default_factory=asyncio.Event)  # a backfill was written
     wake_settler: asyncio.Event = field(default_factory=asyncio.Event)  # partitions taken: they may be behind
     wake_owner: asyncio.Event = field(default_factory=asyncio.Event)  # the ring changed, or a fence was lost
+    tzdata: str | None = None  # the release that the cluster computes with, as of the last look
     counts: dict[str, int] = field(default_factory=dict)
 
     @property

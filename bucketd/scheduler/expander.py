@@ -23,12 +23,11 @@ from bucketd.store import expand, settle
 from bucketd.store.expand import Filed, Owed, Unwatched
 from bucketd.store.log import event, warn
 from bucketd.store.settle import Slot, VersionRow
-from bucketd.timing import EverySpec, Spec, fires_between, previous_fire
 
 CHUNK_ROWS = 2_000  # occurrences a transaction
 CHUNK_SCHEDULES = 5_000  # schedules of an owed window a transaction ..
 CHUNK_SLOTS = 20_000  # .. unless they list this many slots before
-LISTED = 1_000  # newest slots of a schedule that are looked at one by one; older ones are counted
+LISTED = 1_000  # newest slots of a schedule that are looked at one by one, or as many as it catches up; older ones are counted
 WAITING_MAX = 10_000  # background rows that may be due and wait
 
 
@@ -93,11 +92,10 @@ class Expander:
         cursor: tuple[UUID | None, int | None] = (owed.cursor_id, owed.cursor_at_s)
         finished = len(filed) < CHUNK_ROWS
         for schedule in filed:
-            spec = self._node.book.spec(schedule.spec_id)
             resumed = schedule.schedule_id == owed.cursor_id and owed.cursor_at_s is not None
             start_s = owed.cursor_at_s + 1 if resumed and owed.cursor_at_s is not None else owed.from_s
             room = CHUNK_ROWS - len(rows)
-            ats = fires_between(spec, start_s, owed.until_s, schedule.phase, room + 1) if spec else []
+            ats = self._node.book.fires(schedule.spec_id, start_s, owed.until_s, schedule.phase, room + 1)
             rows += [(schedule, at) for at in ats[:room]]
             cursor = (schedule.schedule_id, owed.until_s)
             if len(ats) > room:
@@ -125,15 +123,18 @@ class Expander:
                 break
             last = id = schedule.schedule_id
             for timing in [*versions[id], self._current(schedule, owed.until_s)]:
-                found, more, low_s = self._newest(_clipped(timing, schedule.floor_s, schedule.ends_s), owed)
+                clipped = timing._replace(from_s=max(timing.from_s, schedule.floor_s))
+                found, more, (low_s, high_s) = self._newest(clipped, owed, max(LISTED, schedule.catch_up_cap))
                 slots += found
                 if more:
                     unlisted[id] = unlisted.get(id, 0) + more
-                    known = ranges.get(id, (low_s, found[0].at_s))
-                    ranges[id] = (min(known[0], low_s), max(known[1], found[0].at_s))
+                    known = ranges.get(id, (low_s, high_s))
+                    ranges[id] = (min(known[0], low_s), max(known[1], high_s))
             await asyncio.sleep(0)  # a thousand slots are some milliseconds, and drains are due meanwhile
         for id, rows in (await expand.rows_of(connection, ranges)).items():
             unlisted[id] = max(unlisted[id] - rows, 0)  # confirmed before the outage, or since
+        listed = {slot.schedule_id for slot in slots}
+        self._node.count("expired", sum(more for id, more in unlisted.items() if id not in listed))
         _, written = await judge_slots(connection, self._node.book, slots, owed.now_s, unlisted)
         await expand.move(connection, owed, (last, None), written, done=done)
         return written
@@ -146,42 +147,30 @@ class Expander:
             schedule.phase,
             schedule.jitter_offset_s,
             schedule.from_s,
-            until_s + 1,
+            until_s + 1 if schedule.ends_s is None else min(until_s + 1, schedule.ends_s),
         )
 
-    def _newest(self, timing: VersionRow, owed: Owed) -> tuple[list[Slot], int, int]:
-        """(newest slots of the window, number of older ones, first second of those).
+    def _newest(self, timing: VersionRow, owed: Owed, most: int) -> tuple[list[Slot], int, tuple[int, int]]:
+        """(newest slots of the window, at most `most`, number of older ones, range of those).
 
-        Searched backwards: a long outage is never walked through.
+        Searched backwards: a long outage is never walked through. What lies on days that retention let go is counted, not listed.
         """
-        spec = self._node.book.spec(timing.spec_id)
-        if spec is None:
-            return [], 0, 0
+        book = self._node.book
+        if book.spec(timing.spec_id) is None:
+            return [], 0, (0, 0)
         # At or above every bound that cannot be a slot: first whole second after from, of due, of the timing's own interval.
         low = max(owed.from_s + 1 - timing.jitter_offset_s, -(-timing.from_s // 1))
         high = min(owed.until_s + 1 - timing.jitter_offset_s, -(-timing.until_s // 1))
         ats: list[int] = []
-        before = int(high)
-        while len(ats) < LISTED:
-            at = previous_fire(spec, before, timing.phase)
-            if at is None or at < low:
+        before, lowest = int(high), max(int(low), owed.days_from_s)
+        while len(ats) < most:
+            at = book.previous(timing.spec_id, before, timing.phase)
+            if at is None or at < lowest:
                 break
             ats.append(at)
             before = at
-        older = _count(spec, int(low), before, timing.phase) if len(ats) == LISTED else 0
+        counts = len(ats) == most or lowest > low
+        older = book.count(timing.spec_id, int(low), before, timing.phase) if counts else 0
         id, spec_id, phase, jitter_s = timing[:4]
         slots = [Slot(id, at, spec_id, phase, jitter_s) for at in reversed(ats)]
-        return slots, older, int(low)
-
-
-def _clipped(timing: VersionRow, floor_s: float, ends_s: float | None) -> VersionRow:
-    """The part of a timing's interval in which its schedule counts."""
-    until_s = timing.until_s if ends_s is None else min(timing.until_s, ends_s)
-    return timing._replace(from_s=max(timing.from_s, floor_s), until_s=until_s)
-
-
-def _count(spec: Spec, low_s: int, high_s: int, phase: int) -> int:
-    """Occurrences in [low_s, high_s): by arithmetic for intervals, by the day for crons."""
-    if isinstance(spec, EverySpec):
-        return max(0, (high_s - 1 - phase) // spec.every_s - (low_s - 1 - phase) // spec.every_s)
-    return len(fires_between(spec, low_s, high_s, phase))
+        return slots, older, (int(low), before)

@@ -12,7 +12,6 @@ from bucketd.scheduler.specbook import SpecBook
 from bucketd.scheduler.verdicts import by_schedule, is_late, verdicts
 from bucketd.store import settle
 from bucketd.store.settle import Candidate, Slot
-from bucketd.timing import previous_fire
 
 STATEMENT_SLOTS = 10_000
 COVER_SLOTS = 5  # only a slot whose successor is over a threshold away is confirmed late, so few can have come after it
@@ -63,12 +62,11 @@ def _possible_covers(
         if not late or group[0].misfire != "run_once" or group[0].held:
             continue
         known = timing[group[0].schedule_id]
-        spec = book.spec(known.spec_id)
         before = int(now_s) + 1 - known.jitter_offset_s
         if group[0].ends_s is not None:
             before = min(before, group[0].ends_s)
         for _ in range(COVER_SLOTS):
-            at = previous_fire(spec, before, known.phase) if spec else None
+            at = book.previous(known.spec_id, before, known.phase)
             if at is None or at <= late[-1].at_s:
                 break
             found.append((known.schedule_id, at))

@@ -17,20 +17,27 @@ from bucketd.scheduler.expander import Expander
 from bucketd.scheduler.ownership import Ownership
 from bucketd.scheduler.planner import Planner
 from bucketd.scheduler.reaper import Reaper
+from bucketd.scheduler.release import unfit
 from bucketd.scheduler.retainer import Retainer
 from bucketd.scheduler.settler import Settler
+from bucketd.scheduler.zonekeeper import ZoneKeeper
 from bucketd.store.clock import monotonic
 from bucketd.store.config import Settings
 from bucketd.store.connect import check_redis, make_pool, make_redis, postgres_errors
+from bucketd.store.errors import SchemaError
 from bucketd.store.keys import Keys
 from bucketd.store.log import event, warn
 from bucketd.store.migrate import require_current
+from bucketd.store.retention import make_days
 
-POOL = 6  # one a service that may be in Postgres at once: owner, planner, settler, expander, reaper, retainer
+# One a service that may be in Postgres at once: owner, planner, settler, expander, reaper, retainer, zone keeper.
+POOL = 7
 LONG_STATEMENT_S = 30.0  # planning and settling ask for a whole minute at once
 REAP_SHARE = 3  # looks for dead runners within the time that makes one dead
 RETAIN_S = 600
 EXPAND_S = 5.0  # between looks for backfills; a nudge or a window that settling owes cuts it short
+ZONES_S = 10.0  # between looks for zones that nobody has named before ..
+MOVING_S = 2.0  # .. and while schedules are to be moved to newer data
 LISTEN_S = 30.0  # a silent connection is given up and made again after this
 SKEW_WARN_S = 0.25
 
@@ -53,14 +60,19 @@ class Scheduler:
         self.expander = Expander(self.node, self.planner)
         self.reaper = Reaper(self.node)
         self.retainer = Retainer(self.node)
+        self.zonekeeper = ZoneKeeper(self.node)
+        self._unfit: SchemaError | None = None
 
     async def open(self) -> None:
-        """Opens the pool and checks both stores. Raises SchemaError, UnfitRedis, StoreUnavailable."""
+        """Opens the pool and checks both stores. Raises SchemaError (tzdata that are older too), UnfitRedis, StoreUnavailable."""
         node = self.node
         with postgres_errors(node.settings):
             await node.pool.open(wait=True, timeout=10)
             async with node.pool.connection() as connection:
                 await require_current(connection)
+                # Else what falls due at the end of a long absence is refused.
+                await make_days(connection, node.settings.days_ahead)
+                await self.zonekeeper.admit(connection)
         await check_redis(node.redis, node.settings)
 
     async def close(self) -> None:
@@ -69,7 +81,10 @@ class Scheduler:
         await self.node.redis.aclose()
 
     async def run(self) -> None:
-        """Works until `node.stop` is set, then hands over: the ring first, the rest while others already take over."""
+        """Works until `node.stop` is set, then hands over: the ring first, the rest while others already take over.
+
+        Raises SchemaError, handed over as well, when the cluster goes over to newer tzdata.
+        """
         node = self.node
         event("scheduler_started", node=node.id.hex)
         async with asyncio.TaskGroup() as group:
@@ -87,12 +102,18 @@ class Scheduler:
             stopped_at = monotonic()
             await self.ownership.leave()
         event("scheduler_stopped", node=node.id.hex, after_s=monotonic() - stopped_at)
+        if self._unfit:
+            raise self._unfit
 
     def _duties(self) -> list[tuple[str, Callable[[], Awaitable[float]], asyncio.Event]]:
         node, settings = self.node, self.node.settings
 
         async def own() -> float:
             await self.ownership.run_once()
+            self._unfit = unfit(node.tzdata)
+            if self._unfit:
+                node.stop.set()
+                return 0.0
             if abs(node.clock.skew_s()) > SKEW_WARN_S and not node.counts.get("skew_warned"):
                 node.count("skew_warned")
                 warn(
@@ -129,6 +150,9 @@ class Scheduler:
             await self.retainer.run_once()
             return RETAIN_S
 
+        async def zones() -> float:
+            return MOVING_S if (await self.zonekeeper.run_once()).more else ZONES_S
+
         return [
             ("own", own, node.wake_owner),
             ("plan", plan, node.wake_planner),
@@ -137,6 +161,7 @@ class Scheduler:
             ("expand", expand, node.wake_expander),
             ("reap", reap, asyncio.Event()),
             ("retain", retain, asyncio.Event()),
+            ("zones", zones, asyncio.Event()),
         ]
 
     async def _listen(self) -> None:

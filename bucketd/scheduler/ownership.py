@@ -15,6 +15,7 @@ from socket import gethostname
 
 from bucketd.scheduler.cluster import Node
 from bucketd.scheduler.partition import Partition
+from bucketd.scheduler.release import unfit
 from bucketd.scheduler.ring import assign
 from bucketd.store import leases, members, partitions
 from bucketd.store.clock import monotonic
@@ -55,7 +56,9 @@ class Ownership:
     async def _look(self) -> Report:
         node, settings = self._node, self._node.settings
         async with node.pool.connection() as connection:
-            await partitions.read_clock(connection, node.clock)
+            node.tzdata = await partitions.read_clock(connection, node.clock)
+        if unfit(node.tzdata):  # before a lease is renewed: when the last one is over, nobody plans by the older data
+            return Report(0, 0, 0, 0, 0)
         if not node.compare:
             return await self._own_everything()
         now_s, lost = node.clock.now(), 0

@@ -11,6 +11,7 @@ the minutes that were planned without it, and a minute planned later sees it any
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,11 +23,16 @@ from bucketd.scheduler.cluster import Node
 from bucketd.scheduler.ownership import LOOK_BACK_S, Ownership
 from bucketd.scheduler.partition import Partition
 from bucketd.scheduler.specbook import DueSpecs, Instant, SpecBook
-from bucketd.store import buckets, feed, plan
+from bucketd.scheduler.verdicts import MAX_JITTER_S
+from bucketd.store import buckets, feed, plan, quarantine
 from bucketd.store.buckets import FenceState
-from bucketd.store.fires import HEAD_BYTES, members, tail
+from bucketd.store.fires import tail
+from bucketd.store.log import event, warn
 
 PIECE_FIRES = 50_000  # built and sent at once: more would keep drains that are due meanwhile, and the lease, waiting
+CHUNK_FIRES = 1_000  # of one bucket at a time: a piece grows beyond its size by no more
+LEARNED_SPECS = 500  # at once: reading a rule takes 20 us
+FROZEN_SPECS = 10_000  # learned at once: a start, or a bulk load
 FEED_ROWS = 20_000  # more writes at once: planning the horizon anew is cheaper than following them
 
 
@@ -40,11 +46,11 @@ class Report:
 
 
 class Planned(NamedTuple):
-    """The fires of one instant for packed heads (schedule id + version) of a partition."""
+    """Fires of one bucket, as ZADD takes them: due in ms, member, due in ms, .."""
 
     partition: int
-    heads: bytes
-    instant: Instant
+    minute: int
+    flat: list[int | bytes]
 
 
 class Batch:
@@ -56,16 +62,11 @@ class Batch:
         self.fires = 0
 
     def add(self, planned: Planned) -> None:
-        """Adds the fires of one instant."""
-        partition, heads, instant = planned
-        due_ms = instant.due_s * 1000
-        key = (partition, instant.due_s // 60)
-        shared = tail(instant.at_s, instant.previous_s, instant.next_s)
-        flat = self.entries[key]
-        for fire in members(heads, shared):
-            flat.append(due_ms)
-            flat.append(fire)
-        self.fires += len(heads) // HEAD_BYTES
+        """Adds fires; there is at least one."""
+        key = (planned.partition, planned.minute)
+        self.entries[key] += planned.flat
+        self.fires += len(planned.flat) // 2
+        due_ms: int = min(planned.flat[::2])  # type: ignore[assignment]
         self.first_due[key] = min(due_ms, self.first_due.get(key, due_ms))
 
 
@@ -77,6 +78,7 @@ class Planner:
         self._ownership = ownership
         self._spec_cursor: str | None = None
         self._feed_cursor: str | None = None
+        self._quarantined: dict[int, str] | None = None  # specs that were told of; None: Postgres was not asked yet
 
     async def run_once(self) -> Report:
         """Follows the change feed, then plans each minute that the horizon has reached. Raises what the stores raise."""
@@ -89,19 +91,45 @@ class Planner:
             for minute, plan_from_s, group in self._due_for_planning(owned):
                 fires += await self._plan_minute(connection, minute, plan_from_s, group)
                 minutes += len(group)
+            await self._tell_failures(connection)
         self._node.count("planned", fires + from_feed)
         return Report(fires, from_feed, minutes)
 
     async def learn_specs(self, connection: AsyncConnection[Any]) -> None:
         """Follows `specs`; before each plan and each settle."""
-        asked = self._spec_cursor
+        asked, book = self._spec_cursor, self._node.book
         cursor, rows = await feed.specs(connection, asked)
         if asked and feed.xmax(cursor) < feed.xmax(asked):
             # Another timeline: rules may have been lost there, and their ids given out again.
             cursor, rows = await feed.specs(connection, None)
-            self._node.book = SpecBook()
-        self._node.book.learn(rows)
+            book = SpecBook()
+        for start in range(0, len(rows), LEARNED_SPECS):
+            book.learn(rows[start : start + LEARNED_SPECS])
+            await asyncio.sleep(0)  # drains are due meanwhile
+        if asked and feed.xmax(cursor) < feed.xmax(asked):
+            self._node.book, self._quarantined = book, None
+        if len(rows) >= FROZEN_SPECS:
+            gc.freeze()  # else each full collection walks all of them
         self._spec_cursor = cursor
+
+    async def _tell_failures(self, connection: AsyncConnection[Any]) -> None:
+        """Says which specs were set aside since the last time, and which are computed again: to Postgres and the log, once."""
+        book = self._node.book
+        if self._quarantined is None:
+            self._quarantined = dict.fromkeys(await quarantine.ids(connection), "")
+        told, failing = self._quarantined, dict(book.errors)
+        fresh = {id: error for id, error in failing.items() if told.get(id) != error}
+        released = [id for id in told if book.spec(id) is not None]
+        if fresh:
+            await quarantine.enter(connection, fresh)
+        if released:
+            await quarantine.release(connection, released)
+        self._quarantined = {id: error for id, error in (told | failing).items() if id not in released}
+        self._node.count("quarantined", len(fresh))
+        for id, error in fresh.items():
+            warn("spec_quarantined", spec=id, error=error)
+        for id in released:
+            event("spec_released", spec=id)
 
     async def _follow(self, connection: AsyncConnection[Any], owned: list[Partition]) -> int:
         if self._feed_cursor is None:
@@ -111,7 +139,7 @@ class Planner:
         missed = await self._before_we_came(connection, fresh)
         # Another timeline, a restored dump, or a bulk load: nothing that was planned can be trusted to be all.
         untrusted = changed is None or feed.xmax(cursor) < feed.xmax(self._feed_cursor)
-        if untrusted or changed or missed or self._due_for_planning(owned):
+        if untrusted or changed or missed or self._is_behind(owned):
             await self.learn_specs(connection)  # after the schedules: a spec is never newer than what was read of them
         if untrusted or changed is None:
             self._plan_anew(owned)
@@ -164,14 +192,23 @@ class Planner:
             end_s = max(partition.planned_until * 60, partition.plan_from_s)  # from there on, minutes show it
             for instant in self._node.book.occurrences(row.spec_id, row.phase, row.jitter_offset_s, start_s, end_s):
                 if instant.at_s >= row.from_s:
-                    yield Planned(row.partition, head, instant)
+                    yield Planned(row.partition, instant.due_s // 60, [instant.due_s * 1000, head + _tail(instant)])
+
+    def _horizon(self) -> int:
+        """The last minute that is to be planned by now."""
+        return int(self._node.clock.now() + self._node.settings.horizon_s) // 60
+
+    def _is_behind(self, owned: list[Partition]) -> bool:
+        horizon = self._horizon()
+        return any(partition.planned_until <= horizon for partition in owned)
 
     def _due_for_planning(self, owned: list[Partition]) -> list[tuple[int, int, list[Partition]]]:
         """(minute, from which second, partitions) in the order in which they fall due."""
-        horizon = int(self._node.clock.now() + self._node.settings.horizon_s) // 60
+        horizon, oldest = self._horizon(), int(self._node.clock.now() - LOOK_BACK_S) // 60
         groups: defaultdict[tuple[int, int], list[Partition]] = defaultdict(list)
         for partition in owned:
-            for minute in range(partition.planned_until, horizon + 1):
+            # After a jump of the clock: what is older would be planned in vain, and weeks of it for minutes.
+            for minute in range(max(partition.planned_until, oldest), horizon + 1):
                 groups[minute, max(partition.plan_from_s, minute * 60)].append(partition)
         return [(minute, from_s, groups[minute, from_s]) for minute, from_s in sorted(groups)]
 
@@ -181,8 +218,9 @@ class Planner:
         book = self._node.book  # this one until the minute is written: another timeline brings a new one
         window = book.due(from_s, minute * 60 + 60)
         ids = [partition.id for partition in group]
-        whole = await plan.whole(connection, [due.spec_id for due in window.whole], ids)
-        ranges = await plan.ranges(connection, [due.phases for due in window.ranges], ids)
+        living = window.start_s - MAX_JITTER_S  # what ended before that has nothing due in the window
+        whole = await plan.whole(connection, [due.spec_id for due in window.whole], ids, living)
+        ranges = await plan.ranges(connection, [due.phases for due in window.ranges], ids, living)
         written = await self._write(_minute_fires(book, window, whole, ranges))
         await self._mark(group)
         for partition in group:
@@ -194,7 +232,7 @@ class Planner:
         batch, written = Batch(), Counter[int]()
         for planned in fires:
             batch.add(planned)
-            written[planned.partition] += len(planned.heads) // HEAD_BYTES
+            written[planned.partition] += len(planned.flat) // 2
             if batch.fires >= PIECE_FIRES:
                 await self._send(batch)
                 batch = Batch()
@@ -237,10 +275,27 @@ class Planner:
 def _minute_fires(
     book: SpecBook, window: DueSpecs, whole: list[plan.Heads], ranges: list[plan.Heads]
 ) -> Iterator[Planned]:
-    for heads in whole:
-        due = window.whole[heads.place]
-        yield Planned(heads.partition, heads.packed, Instant(due.at_s, due.at_s, due.previous_s, due.next_s))
-    for heads in ranges:
-        due_range = window.ranges[heads.place]
-        for instant in book.instants(due_range, heads.due_phase, heads.jitter_offset_s, window):
-            yield Planned(heads.partition, heads.packed, instant)
+    """Fires of a window inside one minute."""
+    minute = window.start_s // 60
+    shared = [(due.at_s * 1000, tail(due.at_s, due.previous_s, due.next_s)) for due in window.whole]
+    for partition, packed in whole:
+        for start in range(0, len(packed), CHUNK_FIRES * plan.WHOLE.size):
+            flat: list[int | bytes] = []
+            for place, head in plan.WHOLE.iter_unpack(packed[start : start + CHUNK_FIRES * plan.WHOLE.size]):
+                due_ms, shared_tail = shared[place - 1]
+                flat += (due_ms, head + shared_tail)
+            yield Planned(partition, minute, flat)
+    for partition, packed in ranges:
+        for start in range(0, len(packed), CHUNK_FIRES * plan.RANGE.size):
+            flat = []
+            for place, phase, jitter_s, head in plan.RANGE.iter_unpack(
+                packed[start : start + CHUNK_FIRES * plan.RANGE.size]
+            ):
+                for instant in book.instants(window.ranges[place - 1], phase, jitter_s, window):
+                    flat += (instant.due_s * 1000, head + _tail(instant))
+            if flat:
+                yield Planned(partition, minute, flat)
+
+
+def _tail(instant: Instant) -> bytes:
+    return tail(instant.at_s, instant.previous_s, instant.next_s)

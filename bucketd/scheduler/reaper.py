@@ -1,4 +1,5 @@
-"""Reaping: what a dead runner held wakes again. Keeps I7: no run stays with a runner that is gone.
+"""Reaping: what a dead runner held wakes again, and pauses that have ended are lifted. Keeps I7: no run stays with a runner that
+is gone.
 
 Never counts an attempt itself: whoever claims the run next does. If the process dies halfway, the claims are still there.
 """
@@ -8,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bucketd.scheduler.cluster import Node
-from bucketd.store import reap
+from bucketd.store import pauses, reap
 from bucketd.store.clock import monotonic
 from bucketd.store.log import event, warn
 
+LIFT_AHEAD_S = 60.0  # beyond the horizon: a pause is lifted before its end, so that planning is in time
 SCAN_S = 3_600  # period of the look for running rows without a claim
 
 
@@ -47,6 +49,11 @@ class Reaper:
             if stranded := await reap.free_stranded(connection):
                 event("stranded_freed", runs=stranded)
                 runs += stranded
+            lifted = 0
+            while (some := await pauses.lift(connection, node.settings.horizon_s + LIFT_AHEAD_S)) and some > 0:
+                lifted += some
+            if lifted:
+                event("pauses_lifted", schedules=lifted)
             if monotonic() - self._scanned_at >= SCAN_S:
                 self._scanned_at = monotonic()
                 if orphans := await reap.orphans(connection):

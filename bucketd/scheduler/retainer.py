@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bucketd.scheduler.cluster import Node
-from bucketd.store import retention
+from bucketd.store import audit, retention
 from bucketd.store.log import event
 
 _LOCK = 0x62757265746E  # "buretn": one node retains at a time
@@ -50,6 +50,8 @@ class Retainer:
                         await retention.index(connection, day)
                         closed += 1
                 await retention.sweep(connection)
+                while await audit.forget(connection, settings.audit_days) == audit.FORGET_ROWS:
+                    pass  # a backlog of a long time: each turn deletes a bounded number, so this ends
             finally:
                 await connection.execute("reset statement_timeout")
                 await connection.execute("select pg_advisory_unlock(%s)", (_LOCK,))

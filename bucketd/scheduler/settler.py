@@ -5,7 +5,8 @@ verdicts, floors and watermark are one transaction under the epoch. If the proce
 
 A minute is settled when all its fires are in the queue and the runners are through with everything up to there. That is awaited to
 save work, not for safety: an occurrence that is settled and confirmed at once meets itself at the key of `runs`. With all
-runners away nothing is settled, so that the window is judged as a whole when they are back.
+runners away nothing is settled, so that the window is judged as a whole when they are back. Occurrences of a spec that cannot be computed
+are passed over, and counted nowhere: nobody knows them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from psycopg import AsyncConnection, DataError, IntegrityError
@@ -66,6 +68,8 @@ class Settler:
         queues = await backlog.read_all(node.redis, node.keys)
         for partition, through_s in closable:
             self._close(partition, through_s, queues[shard_of(partition.id)])
+        async with node.pool.connection() as connection:
+            await settle.ensure_days(connection)
         missing = written = owed = count = 0
         for group, through_s in self._ready():
             for report in await self._settle_apart(group, through_s):
@@ -214,15 +218,21 @@ class Settler:
         slots += await settle.ranges(connection, wanted, ids, (start, end), bounds)
         # Read after the current timing: an edit that lands between the two reads shows its old interval here.
         older = await settle.versions(connection, bounds[0], end, ids)
+        slots = [slot for slot in slots if not book.leaves_out(slot.spec_id, slot.at_s)]
         return self._slots_of(older, from_s, through_s) + slots
 
     def _slots_of(self, timings: list[VersionRow], from_s: int, through_s: int) -> list[Slot]:
         """Occurrences due in (from_s, through_s] that these timings made while they held."""
-        return [
-            Slot(timing.schedule_id, instant.at_s, timing.spec_id, timing.phase, timing.jitter_offset_s)
-            for timing in timings
-            for instant in self._node.book.occurrences(
-                timing.spec_id, timing.phase, timing.jitter_offset_s, from_s + 1, through_s + 1
-            )
-            if timing.from_s <= instant.at_s < timing.until_s
-        ]
+        slots: list[Slot] = []
+        for timing in timings:
+            # Never the whole window for one that held for seconds of it: that of late commits is a day.
+            start = max(from_s + 1, ceil(timing.from_s) + timing.jitter_offset_s)
+            end = min(through_s + 1, ceil(timing.until_s) + timing.jitter_offset_s)
+            if start < end:
+                slots += [
+                    Slot(timing.schedule_id, instant.at_s, timing.spec_id, timing.phase, timing.jitter_offset_s)
+                    for instant in self._node.book.occurrences(
+                        timing.spec_id, timing.phase, timing.jitter_offset_s, start, end
+                    )
+                ]
+        return slots

@@ -1,108 +1,82 @@
-"""The specs a node knows, and which of them fire when: each spec is computed once a minute, however many schedules share it."""
+"""The specs a node knows, and which of them fire when: each is computed once a fire, however many schedules share it.
+
+A spec that cannot be read or computed is set aside with its error, and the others go on (its schedules have no occurrences
+meanwhile). The planner writes to Postgres what `errors` says.
+"""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
+from bucketd.scheduler.agenda import Agenda, Trail, check_instants
+from bucketd.scheduler.due import DueSpecs, Instant, RangeDue, WholeDue
 from bucketd.store.feed import SpecRow
-from bucketd.store.log import warn
-from bucketd.store.plan import PhaseRange
-from bucketd.timing import AtSpec, CronSpec, EverySpec, Spec, fires_between, load_rule, next_fire, previous_fire
+from bucketd.timing import CronSpec, EverySpec, Spec, count_between, fires_between, load_rule, next_fire, previous_fire
 
-KEPT_MINUTES = 10  # of computed crons: a horizon, and the five minutes that settling may look back
-
-
-@dataclass(frozen=True, slots=True)
-class Instant:
-    """An occurrence: when it is due, its nominal instant, and the distance to its neighbours (None: there is none)."""
-
-    due_s: int
-    at_s: int
-    previous_s: int | None
-    next_s: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class WholeDue:
-    """A cron without jitter that fires at `at_s`: every schedule of it is due then."""
-
-    spec_id: int
-    at_s: int
-    previous_s: int | None
-    next_s: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class RangeDue:
-    """A spec of which the schedules with a due phase in [lo, hi) are due in the window. `cron`: the one instant meant."""
-
-    spec_id: int
-    lo: int
-    hi: int
-    cron: WholeDue | None
-
-    @property
-    def phases(self) -> PhaseRange:
-        """The question to the planner's index."""
-        return PhaseRange(self.spec_id, self.lo, self.hi)
-
-
-@dataclass(frozen=True, slots=True)
-class DueSpecs:
-    """What fires in a window [start_s, end_s) of due."""
-
-    start_s: int
-    end_s: int
-    whole: list[WholeDue]
-    ranges: list[RangeDue]
+ERROR_CHARACTERS = 500
+EVERY_MAX_S = 2**31 - 1  # of the column `every_s`
+Answer = TypeVar("Answer")
 
 
 class SpecBook:
-    """All specs by id. Not thread-safe; no I/O."""
+    """All specs by id. Not thread-safe; no I/O. No method raises for a spec that fails: it is set aside."""
 
     def __init__(self) -> None:
         self._specs: dict[int, Spec] = {}
+        self._errors: dict[int, str] = {}  # of the specs that are set aside
+        self._agenda = Agenda(self.set_aside)
+        self._trails: dict[int, Trail] = {}  # of crons with jitter
         self._jitter: dict[int, int] = {}  # spec -> largest jitter, where above 0
         self._ranged: dict[int, None] = {}  # intervals, one-shots, crons with jitter, in order of arrival
-        self._heap: list[tuple[int, int]] = []  # (next fire, spec) of crons without jitter, at or after the front
-        self._front: int | None = None  # minutes below have left the heap
-        self._minutes: dict[int, list[WholeDue]] = {}
 
     def __len__(self) -> int:
         return len(self._specs)
 
     def spec(self, spec_id: int) -> Spec | None:
-        """The spec of that id, if it is known by now."""
+        """The spec of that id, if it is known by now and not set aside."""
         return self._specs.get(spec_id)
 
+    @property
+    def errors(self) -> dict[int, str]:
+        """What is set aside, and why: kind and message of the error, at most 500 characters."""
+        return self._errors
+
+    def set_aside(self, spec_id: int, error: Exception) -> None:
+        """Takes a spec out that cannot be computed, until its row is learned again or the process ends."""
+        self._errors[spec_id] = f"{type(error).__name__}: {error}".strip().replace("\0", "")[:ERROR_CHARACTERS]
+        self._agenda.drop(spec_id)
+        for part in (self._specs, self._trails, self._jitter, self._ranged):
+            part.pop(spec_id, None)
+
     def learn(self, rows: Iterable[SpecRow]) -> None:
-        """Adds specs, or the jitter that one has got. A rule that cannot be read is left out and logged: the rest go on."""
+        """Adds specs, or the jitter that one has got. One that was set aside gets another chance."""
         for row in rows:
+            known = self._specs.get(row.spec_id)
             try:
-                spec = self._specs.get(row.spec_id) or load_rule(row.rule)
-            except (ValueError, KeyError, TypeError) as error:
-                warn("spec_unreadable", spec=row.spec_id, error=error)
+                spec = known or _read(row)
+            except Exception as error:
+                self.set_aside(row.spec_id, error)
                 continue
-            known = row.spec_id in self._specs
+            self._errors.pop(row.spec_id, None)
             self._specs[row.spec_id] = spec
             if row.max_jitter_s:
                 self._jitter[row.spec_id] = row.max_jitter_s
             if row.max_jitter_s or not isinstance(spec, CronSpec):
+                self._agenda.drop(row.spec_id)
                 self._ranged[row.spec_id] = None
-            elif not known and self._front is not None:
-                self._enter(row.spec_id, spec, self._front)
+            elif known is None:
+                self._agenda.enter(row.spec_id, spec)
 
     def due(self, start_s: int, end_s: int) -> DueSpecs:
         """Specs with an occurrence due in [start_s, end_s)."""
         whole = [
             due
             for minute in range(start_s // 60, (end_s + 59) // 60)
-            for due in self._crons(minute)
-            if start_s <= due.at_s < end_s and due.spec_id not in self._jitter
+            for due in self._agenda.minute(minute)
+            if start_s <= due.at_s < end_s
         ]
-        ranges = [due for spec_id in self._ranged for due in self._range(spec_id, start_s, end_s)]
+        ranges = [due for spec_id in list(self._ranged) for due in self._range(spec_id, start_s, end_s)]
         return DueSpecs(start_s, end_s, whole, ranges)
 
     def instants(self, due: RangeDue, due_phase: int, jitter_offset_s: int, window: DueSpecs) -> list[Instant]:
@@ -110,8 +84,13 @@ class SpecBook:
         if due.cron is not None:
             cron = due.cron
             return [Instant(cron.at_s + jitter_offset_s, cron.at_s, cron.previous_s, cron.next_s)]
-        spec = self._specs[due.spec_id]
+        spec = self._specs.get(due.spec_id)
+        if spec is None:
+            return []  # set aside since
         if isinstance(spec, EverySpec):
+            if spec.excluded is not None:
+                phase = (due_phase - jitter_offset_s) % spec.every_s
+                return self.occurrences(due.spec_id, phase, jitter_offset_s, window.start_s, window.end_s)
             first = window.start_s + (due_phase - window.start_s) % spec.every_s
             return [
                 Instant(at, at - jitter_offset_s, spec.every_s, spec.every_s)
@@ -119,92 +98,96 @@ class SpecBook:
             ]
         return [Instant(due_phase, due_phase - jitter_offset_s, None, None)]
 
+    def leaves_out(self, spec_id: int, at_s: int) -> bool:
+        """Whether an interval's instant lies on one of its excluded dates, which SQL does not know."""
+        spec = self._specs.get(spec_id)
+        return isinstance(spec, EverySpec) and spec.excluded is not None and spec.excluded.holds(at_s)
+
     def occurrences(self, spec_id: int, phase: int, jitter_offset_s: int, start_s: int, end_s: int) -> list[Instant]:
         """Occurrences of one schedule that are due in [start_s, end_s)."""
+        found = []
+        for at in self.fires(spec_id, start_s - jitter_offset_s, end_s - jitter_offset_s, phase):
+            earlier, later = self.previous(spec_id, at, phase), self.next(spec_id, at, phase)
+            before_s = None if earlier is None else at - earlier
+            found.append(Instant(at + jitter_offset_s, at, before_s, None if later is None else later - at))
+        return found if spec_id in self._specs else []
+
+    def fires(self, spec_id: int, start_s: int, end_s: int, phase: int, limit: int | None = None) -> list[int]:
+        """`fires_between` of a spec; nothing for one that is not known."""
+
+        def ask(spec: Spec) -> list[int]:
+            ats = fires_between(spec, start_s, end_s, phase, limit)
+            check_instants(ats)
+            return ats
+
+        return self._asked(spec_id, ask, [])
+
+    def count(self, spec_id: int, start_s: int, end_s: int, phase: int) -> int:
+        """`count_between` of a spec; 0 for one that is not known."""
+        return self._asked(spec_id, lambda spec: count_between(spec, start_s, end_s, phase), 0)
+
+    def previous(self, spec_id: int, before_s: int, phase: int) -> int | None:
+        """`previous_fire` of a spec; None also for one that is not known."""
+
+        def ask(spec: Spec) -> int | None:
+            check_instants((at := previous_fire(spec, before_s, phase),))
+            return at
+
+        return self._asked(spec_id, ask, None)
+
+    def next(self, spec_id: int, after_s: int, phase: int) -> int | None:
+        """`next_fire` of a spec; None also for one that is not known."""
+
+        def ask(spec: Spec) -> int | None:
+            check_instants((at := next_fire(spec, after_s, phase),))
+            return at
+
+        return self._asked(spec_id, ask, None)
+
+    def _asked(self, spec_id: int, ask: Callable[[Spec], Answer], otherwise: Answer) -> Answer:
         spec = self._specs.get(spec_id)
         if spec is None:
-            return []
-        ats = fires_between(spec, start_s - jitter_offset_s, end_s - jitter_offset_s, phase)
-        return [Instant(at + jitter_offset_s, at, *_neighbours(spec, at, phase)) for at in ats]
+            return otherwise
+        try:
+            return ask(spec)
+        except Exception as error:
+            self.set_aside(spec_id, error)
+            return otherwise
 
     def _range(self, spec_id: int, start_s: int, end_s: int) -> list[RangeDue]:
         spec = self._specs[spec_id]
-        if isinstance(spec, AtSpec):
+        if isinstance(spec, CronSpec):
+            try:
+                fires = self._trail(spec_id, spec).between(start_s - self._jitter[spec_id], end_s)
+            except Exception as error:
+                self.set_aside(spec_id, error)
+                return []
+            return [RangeDue(spec_id, max(start_s - due.at_s, 0), end_s - due.at_s, due) for due in fires]
+        if not isinstance(spec, EverySpec):
             return [RangeDue(spec_id, start_s, end_s, None)]
-        if isinstance(spec, EverySpec):
-            if spec.every_s <= end_s - start_s:
-                return [RangeDue(spec_id, 0, spec.every_s, None)]
-            lo = start_s % spec.every_s
-            hi = lo + end_s - start_s
-            wrapped = [RangeDue(spec_id, 0, hi - spec.every_s, None)] if hi > spec.every_s else []
-            return [RangeDue(spec_id, lo, min(hi, spec.every_s), None), *wrapped]
-        jitter_s = self._jitter[spec_id]
-        return [
-            RangeDue(spec_id, max(start_s - at, 0), end_s - at, WholeDue(spec_id, at, *_neighbours(spec, at)))
-            for at in fires_between(spec, start_s - jitter_s, end_s)
-        ]
+        every_s = spec.every_s
+        if every_s <= end_s - start_s:
+            return [RangeDue(spec_id, 0, every_s, None)]
+        lo = start_s % every_s
+        hi = lo + end_s - start_s
+        wrapped = [RangeDue(spec_id, 0, hi - every_s, None)] if hi > every_s else []
+        return [RangeDue(spec_id, lo, min(hi, every_s), None), *wrapped]
 
-    def _crons(self, minute: int) -> list[WholeDue]:
-        if self._front is None or minute > self._front + KEPT_MINUTES:
-            self._restart(minute)
-        assert self._front is not None
-        while self._front <= minute:
-            self._advance()
-        if minute not in self._minutes:  # before the first minute ever asked for: rare, computed whole
-            self._minutes[minute] = [
-                WholeDue(spec_id, at, *_neighbours(spec, at))
-                for spec_id, spec in self._specs.items()
-                if isinstance(spec, CronSpec) and spec_id not in self._jitter
-                for at in fires_between(spec, minute * 60, minute * 60 + 60)
-            ]
-        return self._minutes[minute]
-
-    def _restart(self, minute: int) -> None:
-        self._heap = []
-        self._minutes = {}
-        self._front = minute
-        for spec_id, spec in self._specs.items():
-            if isinstance(spec, CronSpec) and spec_id not in self._jitter:
-                self._enter(spec_id, spec, minute)
-
-    def _enter(self, spec_id: int, spec: CronSpec, front: int) -> None:
-        for minute, found in self._minutes.items():  # minutes that were computed without this spec
-            found += [
-                WholeDue(spec_id, at, *_neighbours(spec, at))
-                for at in fires_between(spec, minute * 60, minute * 60 + 60)
-            ]
-        at = next_fire(spec, front * 60 - 1)
-        if at is not None:
-            heapq.heappush(self._heap, (at, spec_id))
-
-    def _advance(self) -> None:
-        assert self._front is not None
-        minute, end_s = self._front, self._front * 60 + 60
-        found: list[WholeDue] = []
-        while self._heap and self._heap[0][0] < end_s:
-            at, spec_id = self._heap[0]
-            spec = self._specs[spec_id]
-            following = next_fire(spec, at)
-            if following is None:
-                heapq.heappop(self._heap)
-            else:
-                heapq.heapreplace(self._heap, (following, spec_id))
-            if spec_id not in self._jitter:
-                earlier = previous_fire(spec, at)
-                found.append(
-                    WholeDue(
-                        spec_id,
-                        at,
-                        None if earlier is None else at - earlier,
-                        None if following is None else following - at,
-                    )
-                )
-        self._minutes[minute] = found
-        self._front = minute + 1
-        for old in [kept for kept in self._minutes if kept <= minute - KEPT_MINUTES]:
-            del self._minutes[old]
+    def _trail(self, spec_id: int, spec: CronSpec) -> Trail:
+        trail = self._trails.get(spec_id)
+        if trail is None:
+            trail = self._trails[spec_id] = Trail(spec_id, spec)
+        return trail
 
 
-def _neighbours(spec: Spec, at_s: int, phase: int = 0) -> tuple[int | None, int | None]:
-    earlier, later = previous_fire(spec, at_s, phase), next_fire(spec, at_s, phase)
-    return None if earlier is None else at_s - earlier, None if later is None else later - at_s
+def _read(row: SpecRow) -> Spec:
+    """The spec of a row, which other hands may have written. Raises whatever is wrong with it."""
+    spec = load_rule(row.rule)
+    if spec.kind != row.kind:
+        raise ValueError(f"expected a rule of kind {row.kind}, got one of kind {spec.kind}")
+    if isinstance(spec, EverySpec) and spec.every_s > EVERY_MAX_S:
+        raise ValueError(f"expected an interval of at most {EVERY_MAX_S} s, got {spec.every_s}")
+    return spec
+
+
+__all__ = ["DueSpecs", "Instant", "RangeDue", "SpecBook", "WholeDue"]

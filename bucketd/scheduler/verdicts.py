@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 from uuid import UUID
 
@@ -58,18 +59,43 @@ def verdicts(
                 floors[first.schedule_id] = cover
                 slots, older = [slot for slot in slots if slot not in late], 0
         # An edit of the jitter changes which of two instants is due first, so each jitter is judged by itself.
+        rows: list[NewRun] = []
+        raised = [floors[first.schedule_id]] if first.schedule_id in floors else []
         for _, alike in groupby(slots, key=lambda slot: slot.jitter_offset_s):
             new, floor = _judge(list(alike), now_s, older)
-            runs += new
+            rows += new
+            raised += [] if floor is None else [floor]
             older = 0
-            if floor is not None:
-                floors[first.schedule_id] = max(floor, floors.get(first.schedule_id, floor))
+        rows, floor = _as_one_outage(rows)
+        runs += rows
+        raised += [] if floor is None else [floor]
+        if raised:
+            floors[first.schedule_id] = max(raised)
     return runs, floors
+
+
+def _as_one_outage(rows: list[NewRun]) -> tuple[list[NewRun], int | None]:
+    """A schedule's rows without those that only an edit of the jitter made more: one judgement would have counted them.
+
+    They are counted in the first late row that stays, whose instant is their floor (None: there were none). Fresh rows stay.
+    """
+    late = [row for row in rows if row.reason is not None]
+    running = [place for place, row in enumerate(late) if row.status == "deferred"]
+    most = late[0].slot.catch_up_cap if late and late[0].slot.misfire == "catch_up" else 1
+    first = running[-most:][0] if running else len(late) - 1
+    if first <= 0:
+        return rows, None
+    kept = replace(late[first], missed=late[first].missed + sum(row.missed + 1 for row in late[:first]))
+    folded = {row.slot.at_s for row in late[: first + 1]}
+    rest = [row for row in rows if row.slot.at_s not in folded]
+    return sorted([kept, *rest], key=lambda row: row.slot.at_s), kept.slot.at_s
 
 
 def _judge(slots: list[Candidate], now_s: float, older: int) -> tuple[list[NewRun], int | None]:
     first = slots[0]
-    policy = MisfirePolicy(first.misfire, first.threshold_s, first.deadline_s)
+    policy = MisfirePolicy(
+        first.misfire, first.threshold_s, first.deadline_s, first.catch_up_window_s, first.catch_up_cap
+    )
     judgement = judge([slot.at_s for slot in slots], now_s, first.jitter_offset_s, policy, older)
     by_at = {slot.at_s: slot for slot in slots}
     runs = [

@@ -57,7 +57,7 @@ def parse_cron(
 
 
 def _read(expr: str, tz: str, gap: str, fold: str, seed: str | None) -> tuple[CronSpec, tuple[str, ...]]:
-    fields = _fields_of(expr)
+    fields = fields_of(expr)
     items = [read_field(field, text) for field, text in zip(FIELDS, fields, strict=True)]
     for check in (check_ranges, check_step, check_bounds):
         for field, members in zip(FIELDS, items, strict=True):
@@ -83,7 +83,7 @@ def _read(expr: str, tz: str, gap: str, fold: str, seed: str | None) -> tuple[Cr
 _parse = lru_cache(maxsize=16_384)(_read)
 
 
-def _fields_of(expr: str) -> list[str]:
+def fields_of(expr: str) -> list[str]:
     """The five fields in lower case, macros resolved."""
     if not isinstance(expr, str) or not expr.strip(" \t"):
         raise CronError("empty", f"expected five fields or a macro such as @daily, got {shown(str(expr))}")

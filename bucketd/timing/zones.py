@@ -5,7 +5,9 @@ the whole process that bucketd is embedded in. So files are opened directly and 
 """
 
 import importlib.resources
+import re
 from functools import cache
+from io import BytesIO
 from zoneinfo import ZoneInfo
 
 import tzdata  # type: ignore[import-untyped]  # the package of data has no annotations
@@ -14,6 +16,7 @@ from bucketd.timing.errors import CronError
 
 TZDATA_VERSION: str = tzdata.IANA_VERSION
 
+_RELEASE = re.compile(r"([0-9]{4})([a-z]+)")
 _PACKAGE = importlib.resources.files("tzdata")
 
 
@@ -43,10 +46,35 @@ def zone(name: str) -> ZoneInfo:
     return _open(name)
 
 
+def zone_data(name: str) -> bytes:
+    """The TZif file of the zone called `name`; raises as `zone` does."""
+    zone(name)
+    return _file(name)
+
+
+def zone_of(data: bytes, name: str) -> ZoneInfo:
+    """A zone called `name` that follows other data: a TZif file, say of an older release. Raises ValueError if it is none."""
+    try:
+        return ZoneInfo.from_file(BytesIO(data), key=name)
+    except Exception as error:  # struct.error, IndexError, UnicodeDecodeError, ..: whatever a broken file does
+        raise ValueError(f"expected a TZif file for {_shown(name)}, got {len(data)} bytes that are none") from error
+
+
+def release_order(version: str) -> tuple[int, int, str]:
+    """Orders releases of tzdata: 2025b < 2026a < 2026z < 2026aa. Raises ValueError for text that names none."""
+    match = _RELEASE.fullmatch(version)
+    if match is None:
+        raise ValueError(f"expected a release of tzdata such as 2026f, got {_shown(version)}")
+    return int(match[1]), len(match[2]), match[2]
+
+
 @cache
 def _open(name: str) -> ZoneInfo:
-    with (_PACKAGE / "zoneinfo").joinpath(*name.split("/")).open("rb") as file:
-        return ZoneInfo.from_file(file, key=name)
+    return ZoneInfo.from_file(BytesIO(_file(name)), key=name)
+
+
+def _file(name: str) -> bytes:
+    return (_PACKAGE / "zoneinfo").joinpath(*name.split("/")).read_bytes()
 
 
 def _shown(name: object) -> str:

@@ -32,12 +32,11 @@ with clock as materialized (
                 select from bucketd.schedule_versions v where v.schedule_id = f.id and v.timing_version = f.version
                     and f.at >= v.valid_from and f.at < v.valid_until) then 4
             when f.at < s.floor then 5
-            when f.at < s.starts_at or f.at >= s.ends_at then 6
+            when s.timing_version = f.version and (f.at < s.starts_at or f.at >= s.ends_at) then 6
             when f.at < c.from_at or f.at >= c.days_through then 7
             when f.at_s + j.jitter_offset_s > c.now_s then 8
             when c.now_s - f.at_s - j.jitter_offset_s > least(s.deadline_s, case
                 when c.now_s - f.at_s - j.jitter_offset_s <= s.misfire_threshold_s then null
-                when s.misfire = 'catch_up' then 86400
                 when s.misfire = 'run_once' and s.timing_version = f.version and (f.next_s = 0
                     or to_timestamp((f.at_s + f.next_s)::float8) >= s.ends_at
                     or f.at_s + f.next_s + s.jitter_offset_s > c.now_s) then null

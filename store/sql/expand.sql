@@ -7,9 +7,9 @@ select exists (select from bucketd.backfills where finished_at is null);
 -- that is. Instants are whole seconds, so the first one at or after either bound is the one.
 select backfill_id, kind, tenant, name, target_id, labels, partition_id,
     ceil(extract(epoch from from_at))::bigint, ceil(extract(epoch from until_at))::bigint, cursor_id,
-    extract(epoch from cursor_at)::bigint, extract(epoch from bucketd.bucketd_now())::float8
-from bucketd.backfills where finished_at is null
-order by kind = 'user', backfill_id limit 1 for update skip locked;
+    extract(epoch from cursor_at)::bigint, extract(epoch from bucketd.bucketd_now())::float8, extract(epoch from days_from)::bigint
+from bucketd.backfills b cross join bucketd.cluster where finished_at is null
+order by kind = 'user', backfill_id limit 1 for update of b skip locked;
 
 -- name: watch
 -- Settling of the partition, which takes its row for update, waits until this chunk is committed: both count missed occurrences of
@@ -35,8 +35,9 @@ order by id limit %(most)s::int;
 
 -- name: settle_schedules
 -- The next schedules of a window that is owed to a partition, with the bounds of their timing and of themselves.
-select id, spec_id, phase, jitter_offset_s, extract(epoch from timing_from)::float8,
-    extract(epoch from greatest(floor, starts_at))::float8, extract(epoch from ends_at)::float8
+select id, spec_id, phase, jitter_offset_s, extract(epoch from greatest(timing_from, starts_at))::float8,
+    extract(epoch from floor)::float8, extract(epoch from ends_at)::float8,
+    case when misfire = 'catch_up' then catch_up_cap else 0 end
 from bucketd.schedules
 where partition_id = %(partition)s::int and (%(cursor_id)s::uuid is null or id > %(cursor_id)s::uuid) and not paused
 order by id limit %(most)s::int;

@@ -20,5 +20,5 @@ update bucketd.partitions set owner = null where partition_id = any(%(partitions
 select partition_id, extract(epoch from settled_through)::bigint, feed_snapshot::text from bucketd.partitions;
 
 -- name: clock
--- The cluster's clock, epoch seconds.
-select extract(epoch from bucketd.bucketd_now())::float8;
+-- The cluster's clock, epoch seconds, and the release of tzdata it computes with: one look at both, every second or two.
+select extract(epoch from bucketd.bucketd_now())::float8, tzdata_version from bucketd.cluster;

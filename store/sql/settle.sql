@@ -1,3 +1,9 @@
+-- name: days
+-- Makes the days that are missing up to tomorrow's, if retention has not come to it: a machine that slept for longer than days are
+-- made ahead. Else verdicts meet a day that is not there, and what is owed is refused for good.
+select bucketd.make_days(bucketd.bucketd_now(), bucketd.bucketd_now() + interval '1 day') from bucketd.cluster
+where days_through <= bucketd.bucketd_now();
+
 -- name: lock
 -- The watermarks of a window, locked: only the owner by epoch, and only those that stand where the caller thinks.
 -- compare = false (a test without ownership): by watermark alone.
@@ -16,6 +22,7 @@ with gone as materialized (
     select s.id, u.at_s, s.spec_id
     from unnest(%(specs)s::int[], %(ats)s::bigint[]) u(spec_id, at_s)
     join bucketd.schedules s on s.spec_id = u.spec_id and not s.paused and s.jitter_offset_s = 0
+        and (s.ends_at is null or s.ends_at > to_timestamp(u.at_s))
         and get_bit(%(mask)s::bytea, s.partition_id) = 1
     left join lateral (
         select true as found from bucketd.runs r
@@ -34,9 +41,8 @@ with gone as materialized (
     select s.id, o.at_s, s.spec_id, s.phase, s.jitter_offset_s
     from unnest(%(specs)s::int[], %(los)s::bigint[], %(his)s::bigint[], %(ats)s::bigint[], %(everies)s::int[])
         u(spec_id, lo, hi, at_s, every_s)
-    cross join unnest(%(partitions)s::int[]) p(partition_id)
-    join bucketd.schedules s on s.spec_id = u.spec_id and s.partition_id = p.partition_id
-        and s.due_phase >= u.lo and s.due_phase < u.hi and not s.paused
+    join bucketd.schedules s on s.spec_id = u.spec_id and s.due_phase >= u.lo and s.due_phase < u.hi and not s.paused
+        and get_bit(%(mask)s::bytea, s.partition_id) = 1
     cross join lateral (
         select coalesce(u.at_s, s.due_phase - s.jitter_offset_s) as at_s where u.every_s is null
         union all
@@ -90,7 +96,7 @@ select from bucketd.holds for key share;
 -- loses and adds nothing.
 select s.id, u.at_s, u.jitter_offset_s, s.tenant, s.target_id, s.misfire, s.misfire_threshold_s, s.deadline_s,
     exists (select from bucketd.holds h where h.scope = 'all' or h.tenant = s.tenant or h.target_id = s.target_id),
-    ceil(extract(epoch from s.ends_at))::bigint
+    ceil(extract(epoch from s.ends_at))::bigint, s.catch_up_window_s, s.catch_up_cap
 from unnest(%(ids)s::uuid[], %(ats)s::bigint[], %(specs)s::int[], %(phases)s::bigint[], %(jitters)s::int[])
     u(id, at_s, spec_id, phase, jitter_offset_s)
 join bucketd.schedules s on s.id = u.id
@@ -101,11 +107,11 @@ left join lateral (
     limit 1
 ) r on true
 where r.found is null and not s.paused and to_timestamp(u.at_s) >= s.floor
-    and (s.starts_at is null or to_timestamp(u.at_s) >= s.starts_at)
-    and (s.ends_at is null or to_timestamp(u.at_s) < s.ends_at)
     and to_timestamp(u.at_s) >= (select days_from from bucketd.cluster)
     and ((s.spec_id, s.phase, s.jitter_offset_s) = (u.spec_id, u.phase, u.jitter_offset_s)
-        and s.timing_from <= to_timestamp(u.at_s) or exists (
+        and s.timing_from <= to_timestamp(u.at_s)
+        and (s.starts_at is null or to_timestamp(u.at_s) >= s.starts_at)
+        and (s.ends_at is null or to_timestamp(u.at_s) < s.ends_at) or exists (
         select from bucketd.schedule_versions v
         where v.schedule_id = u.id and (v.spec_id, v.phase, v.jitter_offset_s) = (u.spec_id, u.phase, u.jitter_offset_s)
             and v.valid_from <= to_timestamp(u.at_s) and v.valid_until > to_timestamp(u.at_s)))

@@ -1,6 +1,6 @@
 -- name: find
 -- Ids of the rules that are stored already.
-select rule, spec_id from bucketd.specs where rule = any(%(rules)s::text[])
+select s.rule, s.spec_id from unnest(%(rules)s::text[]) r(rule) join bucketd.specs s on md5(s.rule) = md5(r.rule) and s.rule = r.rule
 
 -- name: intern
 -- Stores rules; one that another transaction stored in the meantime is left alone. In one order, so that writers do not deadlock.
@@ -8,4 +8,4 @@ insert into bucketd.specs (kind, rule, every_s)
 select n.kind, n.rule, n.every_s
 from unnest(%(kinds)s::text[], %(rules)s::text[], %(every_s)s::integer[]) n(kind, rule, every_s)
 order by n.rule
-on conflict (rule) do nothing
+on conflict (md5(rule)) do nothing

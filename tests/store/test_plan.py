@@ -3,13 +3,16 @@
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
+from struct import Struct
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 import pytest_asyncio
 
 from bucketd.store import plan
+from bucketd.store.clock import utc
 from bucketd.store.keys import PARTITIONS
 from bucketd.store.plan import Heads, PhaseRange, mask_of
 from bucketd.timing import EverySpec, parse_cron
@@ -50,13 +53,13 @@ def table(rows: Rows) -> list[dict[str, Any]]:
     return [dict(zip(names.split(", "), row, strict=True)) for row in found]
 
 
-def flat(found: list[Heads]) -> Answer:
-    """Each head by itself."""
-    return Counter(
-        (one.place, one.partition, one.due_phase, one.jitter_offset_s, one.packed[i : i + 20])
-        for one in found
-        for i in range(0, len(one.packed), 20)
-    )
+def flat(found: list[Heads], shape: Struct) -> Answer:
+    """Each schedule by itself: (place from 0, partition, due phase, jitter offset, head)."""
+    answer = Answer()
+    for partition, packed in found:
+        for place, *phase, one in shape.iter_unpack(packed):
+            answer[(place - 1, partition, *(phase or (0, 0)), one)] += 1
+    return answer
 
 
 def head(row: dict[str, Any]) -> bytes:
@@ -82,7 +85,7 @@ async def test_whole(
         for row in table
         if row["spec_id"] in specs and row["partition_id"] in owned and not row["paused"] and not row["jitter_offset_s"]
     )
-    assert flat(await plan.whole(connection, specs, owned)) == expected
+    assert flat(await plan.whole(connection, specs, owned, 0), plan.WHOLE) == expected
 
 
 @pytest.mark.parametrize("owned", OWNED, ids=len)
@@ -105,12 +108,28 @@ async def test_ranges(
         if row["spec_id"] == one.spec_id and one.lo <= row["due_phase"] < one.hi
         and row["partition_id"] in owned and not row["paused"]
     )  # fmt: skip
-    assert flat(await plan.ranges(connection, wanted, owned)) == expected
+    assert flat(await plan.ranges(connection, wanted, owned, 0), plan.RANGE) == expected
 
 
 async def test_nothing_asked_nothing_found(connection: psycopg.AsyncConnection[Any]) -> None:
-    assert await plan.whole(connection, [], range(PARTITIONS)) == []
-    assert await plan.ranges(connection, [], range(PARTITIONS)) == []
+    assert await plan.whole(connection, [], range(PARTITIONS), 0) == []
+    assert await plan.ranges(connection, [], range(PARTITIONS), 0) == []
+
+
+async def test_what_has_ended_is_left_out(connection: psycopg.AsyncConnection[Any], rows: Rows) -> None:
+    """Schedules whose end is long past stay in the table for good, and would be planned in vain each time their spec fires."""
+    spec = EverySpec(86_400)
+    now = int(rows.now())
+    kept = {rows.schedule(spec, phase=5, ends_at=end) for end in (None, utc(now + 10))}
+    ended = rows.schedule(spec, phase=5, ends_at=utc(now - 10))
+    spec_id = rows.spec(spec)
+    for shape, found in (
+        (plan.WHOLE, await plan.whole(connection, [spec_id], range(PARTITIONS), now)),
+        (plan.RANGE, await plan.ranges(connection, [PhaseRange(spec_id, 0, 10)], range(PARTITIONS), now)),
+    ):
+        heads = {UUID(bytes=one[-1][:16]) for _, packed in found for one in shape.iter_unpack(packed)}
+        assert ended not in heads
+        assert kept <= heads
 
 
 def test_the_mask_is_read_by_get_bit(migrated: psycopg.Connection[Any]) -> None:
