@@ -9,17 +9,22 @@ import typer
 
 from bucketd.cli import (
     apply,
+    audit,
     backfill,
+    calendars,
     configuration,
     dead,
     doctor,
     export,
+    forecast,
     hold,
     migration,
+    next,
     roles,
     runs,
     status,
     target,
+    tz,
     up,
     verbs,
 )
@@ -70,6 +75,7 @@ app.command(rich_help_panel=START)(roles.runner)
 
 app.add_typer(target.group, name="target", rich_help_panel=DEFINE)
 app.add_typer(verbs.group, name="schedule", rich_help_panel=DEFINE)
+app.add_typer(calendars.group, name="calendar", rich_help_panel=DEFINE)
 app.command(rich_help_panel=DEFINE)(apply.apply)
 app.command(rich_help_panel=DEFINE)(export.export)
 
@@ -80,7 +86,11 @@ app.command(rich_help_panel=OPERATE)(hold.holds)
 app.add_typer(runs.group, name="runs", rich_help_panel=OPERATE)
 app.add_typer(dead.group, name="dead", rich_help_panel=OPERATE)
 
+app.command("next", rich_help_panel=LOOK)(next.next_)
+app.command(rich_help_panel=LOOK)(forecast.forecast)
 app.command(rich_help_panel=LOOK)(status.status)
+app.command(rich_help_panel=LOOK)(audit.audit)
+app.add_typer(tz.group, name="tz", rich_help_panel=LOOK)
 app.command(rich_help_panel=LOOK)(doctor.doctor)
 app.command(rich_help_panel=LOOK)(configuration.config)
 app.command(rich_help_panel=LOOK)(configuration.version)

@@ -10,15 +10,18 @@ import psycopg
 
 from bucketd.cli.checks import Check, fail, ok, skew, warn
 from bucketd.cli.output import iso, short
-from bucketd.store import doctor
+from bucketd.store import doctor, quarantine, tzdata
 from bucketd.store.config import Settings
 from bucketd.store.connect import POSTGRES_MIN, conninfo, postgres_errors
 from bucketd.store.errors import StoreUnavailable
 from bucketd.store.migrate import known
 from bucketd.store.operation import drive
+from bucketd.timing import TZDATA_VERSION
+from bucketd.timing.zones import release_order
 
 SETTLED_WARN_S = 300  # a healthy node is two to three minutes behind, by design
 OVERDUE_COUNTED = 10_000
+SPECS_SHOWN = 5
 
 
 def postgres_checks(settings: Settings) -> Iterator[Check]:
@@ -53,7 +56,7 @@ def _version_and_schema(connection: psycopg.Connection[Any], settings: Settings)
             "is shifted against Postgres's own",
             "set bucketd.cluster.clock_offset to 0: only tests set it",
         )
-    for check in (_rights, _ownership, _days, _settled, _overdue):
+    for check in (_rights, _ownership, _days, _zones, _specs, _settled, _overdue):
         yield check(connection)
     yield _runners(connection, settings)
 
@@ -107,6 +110,26 @@ def _days(connection: psycopg.Connection[Any]) -> Check:
     return warn("days of runs", found, advice) if days.ahead_s < 2 * 86_400 else ok("days of runs", found)
 
 
+def _zones(connection: psycopg.Connection[Any]) -> Check:
+    state = drive(tzdata.state(), connection)
+    if state.version is None:
+        return ok("tzdata", f"{TZDATA_VERSION} here; the first scheduler stores its own")
+    try:
+        ours, theirs = release_order(TZDATA_VERSION), release_order(state.version)
+    except ValueError as error:
+        return fail("tzdata", str(error), "correct tzdata_version in bucketd.cluster")
+    found = f"{TZDATA_VERSION} here, {state.version} in the cluster since {iso(state.at)}"
+    if ours < theirs:
+        return warn("tzdata", found, "a scheduler on this machine refuses to start: upgrade the package tzdata here")
+    if ours > theirs:
+        return warn("tzdata", found, "see `bucketd tz diff`, then start schedulers with this release everywhere")
+    if state.moving_from:
+        return warn(
+            "tzdata", f"{found}; schedules are being moved from {state.moving_from}", "start a scheduler if none runs"
+        )
+    return ok("tzdata", found)
+
+
 def _settled(connection: psycopg.Connection[Any]) -> Check:
     lag_s = drive(doctor.settled_lag_s(), connection)
     if lag_s < SETTLED_WARN_S:
@@ -124,6 +147,14 @@ def _overdue(connection: psycopg.Connection[Any]) -> Check:
         return ok("overdue runs", "none")
     shown = f"{count}{' or more' if count == OVERDUE_COUNTED else ''} wait for over a minute"
     return warn("overdue runs", shown, "start more runners, or look at targets that are slow")
+
+
+def _specs(connection: psycopg.Connection[Any]) -> Check:
+    found = drive(quarantine.failed(SPECS_SHOWN), connection)
+    if not found:
+        return ok("specs", "all can be computed")
+    shown = "; ".join(f"{spec.spec_id}: {spec.error[:80]} ({spec.schedules} schedules)" for spec in found)
+    return warn("specs", shown, "mend the rule or upgrade bucketd: their schedules do not fire")
 
 
 def _runners(connection: psycopg.Connection[Any], settings: Settings) -> Check:

@@ -38,6 +38,7 @@ def line(reading: Reading, fires_per_s: float | None = None) -> str:
         f"fires/s={rate:.1f} late_p99={short(reading.late_p99_s)} backlog={status.due} batches={status.batches}"
         f" settled={short(status.settled_lag_s)} behind nodes={status.owners}{lost} runners={status.runners}"
         f" dead={status.dead_letters} holds={status.holds}"
+        + (f" failed_specs={status.failed_specs}" if status.failed_specs else "")
     )
 
 
@@ -61,6 +62,7 @@ def _figures(reading: Reading, fires_per_s: float | None) -> Table:
         ),
         ("runners", f"{status.runners} alive", "" if status.runners else "bold red"),
         ("dead letters", f"{status.dead_letters:,}", "red" if status.dead_letters else ""),
+        ("failed specs", f"{status.failed_specs:,}", "red" if status.failed_specs else ""),
         ("backfills", f"{status.backfills:,} open", ""),
         ("holds", f"{status.holds:,}", "yellow" if status.holds else ""),
     ]

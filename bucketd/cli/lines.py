@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 KNOWN = (
     "name", "cron", "every", "at", "tz", "gap", "fold", "phase", "target", "payload", "tenant", "labels", "timeout",
-    "overlap", "misfire", "misfire_threshold", "deadline", "jitter", "starts_at", "ends_at", "paused",
+    "overlap", "misfire", "misfire_threshold", "deadline", "catch_up_window", "catch_up_cap", "jitter", "starts_at", "ends_at",
+    "max_runs", "exclude", "calendars", "paused",
 )  # fmt: skip
+
+
+_LENGTHS = ("phase", "timeout", "misfire_threshold", "deadline", "catch_up_window", "jitter")
 
 
 class LineProblem(InvalidInput):
@@ -104,13 +108,18 @@ def _wanted(values: Mapping[str, Any]) -> ScheduleInput:
         raise InvalidInput("name: expected a text, got none")
     if not texts["target"]:
         raise InvalidInput("target: expected the name of a target here or in --target, got none")
-    lengths = {key: _length(values, key) for key in ("phase", "timeout", "misfire_threshold", "deadline", "jitter")}
+    lengths = {key: _length(values, key) for key in _LENGTHS}
     optional: dict[str, Any] = {
         "timeout_s": lengths["timeout"],
         "overlap": texts["overlap"],
         "misfire": texts["misfire"],
         "misfire_threshold_s": lengths["misfire_threshold"],
         "deadline_s": lengths["deadline"],
+        "catch_up_window_s": lengths["catch_up_window"],
+        "catch_up_cap": _checked(values, "catch_up_cap", int, "a whole number"),
+        "max_runs": _checked(values, "max_runs", int, "a whole number"),
+        "exclude": options.dates(_texts(values, "exclude"), "exclude") or None,
+        "calendars": _texts(values, "calendars") or None,
         "jitter_s": lengths["jitter"],
         "starts_at": options.maybe_instant(_text(values, "starts_at"), "starts_at"),
         "ends_at": options.maybe_instant(_text(values, "ends_at"), "ends_at"),
@@ -155,6 +164,14 @@ def _length(values: Mapping[str, Any], key: str) -> int | None:
     if key in ("phase", "jitter") and value in (0, "0", "0s") and not isinstance(value, bool):
         return 0
     return None if value is None else options.seconds(value, key)
+
+
+def _texts(values: Mapping[str, Any], key: str) -> list[str]:
+    found: list[Any] = _checked(values, key, list, "a list of texts") or []
+    for value in found:
+        if not isinstance(value, str):
+            raise InvalidInput(f"{key}: expected a list of texts, got {json.dumps(value)[:80]} in it", field=key)
+    return found
 
 
 def _every(values: Mapping[str, Any]) -> str | int | None:

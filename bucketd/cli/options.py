@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,6 +36,16 @@ ToAt = Annotated[
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="At most so many.")]
 
+IfRevision = Annotated[
+    int | None,
+    typer.Option(
+        "--if-revision",
+        metavar="N",
+        help="Only if it is at this revision; 0: only if there is none.",
+        show_default=False,
+    ),
+]
+
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -58,7 +68,23 @@ def instant(text: str, field: str, now: datetime | None = None) -> datetime:
         return read.replace(tzinfo=UTC)
     if read.tzinfo is None:
         raise InvalidInput(f"{field}: expected an offset or Z behind the time, got {text!r}", field=field)
-    return read.astimezone(UTC)
+    try:
+        return read.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{field}: expected an instant in the years 1 to 9999 of UTC, got {text!r}", field=field) from None
+
+
+def dates(texts: Iterable[str] | None, field: str) -> list[date]:
+    """Dates as `2026-12-25`."""
+    found = []
+    for text in texts or ():
+        try:
+            if not _DATE.fullmatch(text):
+                raise ValueError
+            found.append(date.fromisoformat(text))
+        except ValueError:
+            raise InvalidInput(f"{field}: expected a date such as 2026-12-25, got {text!r}", field=field) from None
+    return found
 
 
 def maybe_instant(text: str | None, field: str) -> datetime | None:

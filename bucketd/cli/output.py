@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,8 @@ def plain(value: object) -> object:
     """`json.dumps(default=..)` for our frozen results: instants as ISO UTC, durations in seconds."""
     if isinstance(value, datetime):
         return iso(value)
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Enum):

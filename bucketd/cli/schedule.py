@@ -28,7 +28,7 @@ def put(
     ] = None,
     every: Annotated[str | None, typer.Option(help="Elapsed time between occurrences: 90s, 15m, 1h30m.")] = None,
     at: Annotated[str | None, typer.Option(help=f"Once: {options.INSTANT}.")] = None,
-    tz: Annotated[str | None, typer.Option(help="IANA zone of --cron; UTC if absent.")] = None,
+    tz: Annotated[str | None, typer.Option(help="IANA zone of --cron, and of excluded dates; UTC if absent.")] = None,
     gap: Annotated[str, typer.Option(help="Wall times that do not exist: auto, run_after, skip, shift.")] = "auto",
     fold: Annotated[str, typer.Option(help="Wall times that exist twice: auto, first, second, both.")] = "auto",
     phase: Annotated[
@@ -51,11 +51,21 @@ def put(
     ] = "run_once",
     misfire_threshold: Annotated[str, typer.Option(help="How late is a misfire.")] = "60s",
     deadline: Annotated[str | None, typer.Option(help="A run that is later than this is not started.")] = None,
+    catch_up_window: Annotated[str, typer.Option(help="How far back catch_up goes; 7d at most.")] = "1d",
+    catch_up_cap: Annotated[int, typer.Option(help="How many runs catch_up makes; 10000 at most.")] = 1_000,
     jitter: Annotated[
         str | None, typer.Option(help="Up to this later, the same for each occurrence; 1h at most.")
     ] = None,
     starts_at: Annotated[str | None, typer.Option(metavar="INSTANT", help="No occurrence before.")] = None,
     ends_at: Annotated[str | None, typer.Option(metavar="INSTANT", help="No occurrence from here on.")] = None,
+    max_runs: Annotated[int | None, typer.Option(help="So many occurrences from now on, then none.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="DATE", help="No occurrence on that date, 2026-12-25. Again for more.")
+    ] = None,
+    calendar: Annotated[
+        list[str] | None, typer.Option(help="Name of a calendar whose dates are excluded. Again for more.")
+    ] = None,
+    if_revision: options.IfRevision = None,
     paused: Annotated[
         bool | None, typer.Option("--paused/--active", help="Absent: as it is; a new one is active.")
     ] = None,
@@ -84,6 +94,12 @@ def put(
             starts_at=options.maybe_instant(starts_at, "starts_at"),
             ends_at=options.maybe_instant(ends_at, "ends_at"),
             paused=paused,
+            catch_up_window_s=options.seconds(catch_up_window, "catch_up_window"),
+            catch_up_cap=catch_up_cap,
+            max_runs=max_runs,
+            exclude=options.dates(exclude, "exclude"),
+            calendars=calendar or (),
+            if_revision=if_revision,
         )
         coming = [] if stored.paused else client.schedules.next(name, 1, tenant=tenant)
     for warning in stored.warnings:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,7 +51,8 @@ class Session:
         """A client on the stores. Connects when it is first used; raises ConfigError."""
         from bucketd.client import Client
 
-        with Client(settings=self.settings()) as client:
+        settings = self.settings()
+        with Client(settings=settings, actor=settings.actor or _person()) as client:
             yield client
 
     def environment(self, settings: Settings) -> dict[str, str]:
@@ -60,6 +63,14 @@ class Session:
         environment["BUCKETD_DSN"] = settings.dsn.get_secret_value()
         environment["BUCKETD_REDIS_URL"] = settings.redis_url.get_secret_value()
         return environment
+
+
+def _person() -> str:
+    """Who sits at this shell, for the audit log."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):  # no such user: a container with a number for one
+        return f"uid {os.getuid()}@{socket.gethostname()}"
 
 
 def session(context: typer.Context) -> Session:

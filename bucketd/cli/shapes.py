@@ -20,6 +20,8 @@ DEFAULTS: dict[str, Any] = {
     "overlap": "skip",
     "misfire": "run_once",
     "misfire_threshold": "60s",
+    "catch_up_window": "86400s",
+    "catch_up_cap": 1_000,
     "jitter": "0s",
     "tenant": "default",
     "paused": False,
@@ -27,6 +29,11 @@ DEFAULTS: dict[str, Any] = {
     "fold": "auto",
     "tz": "UTC",
 }
+
+
+_ALWAYS = (
+    "overlap", "misfire", "misfire_threshold", "catch_up_window", "catch_up_cap", "jitter", "paused", "tenant",
+)  # fmt: skip
 
 
 def timing_from(
@@ -47,14 +54,16 @@ def timing_from(
         raise InvalidInput(
             f"timing: expected exactly one of cron, every and at, got {' and '.join(given) or 'none'}", field="timing"
         )
-    if cron is None and (tz or gap != "auto" or fold != "auto"):
-        raise InvalidInput(f"tz, gap and fold: expected only with cron, got them with {given[0]}", field="tz")
+    if at is not None and tz:
+        raise InvalidInput("tz: expected only with cron and every, got it with at", field="tz")
+    if cron is None and (gap != "auto" or fold != "auto"):
+        raise InvalidInput(f"gap and fold: expected only with cron, got them with {given[0]}", field="gap")
     if every is None and phase is not None:
         raise InvalidInput(f"phase: expected only with every, got it with {given[0]}", field="phase")
     if cron is not None:
         return timings.cron(cron, tz or "UTC", gap, fold)
     if every is not None:
-        return timings.every(every, None if phase is None else 0 if phase in (0, "0", "0s") else phase)
+        return timings.every(every, None if phase is None else 0 if phase in (0, "0", "0s") else phase, tz or "UTC")
     assert at is not None
     return timings.at(options.instant(at, "at"))
 
@@ -73,9 +82,15 @@ def schedule_line(schedule: Schedule) -> dict[str, Any]:
         "misfire": schedule.misfire,
         "misfire_threshold": _seconds(schedule.misfire_threshold_s),
         "deadline": _seconds(schedule.deadline_s),
+        "catch_up_window": _seconds(schedule.catch_up_window_s),
+        "catch_up_cap": schedule.catch_up_cap,
         "jitter": _seconds(schedule.jitter_s),
         "starts_at": schedule.starts_at and iso(schedule.starts_at),
-        "ends_at": schedule.ends_at and iso(schedule.ends_at),
+        # With max_runs the end follows from it.
+        "ends_at": iso(schedule.ends_at) if schedule.ends_at and schedule.max_runs is None else None,
+        "max_runs": schedule.max_runs,
+        "exclude": [day.isoformat() for day in schedule.exclude] or None,
+        "calendars": list(schedule.calendars) or None,
         "paused": schedule.paused,
     }
     return {key: value for key, value in full.items() if value is not None and value != DEFAULTS.get(key)}
@@ -83,7 +98,9 @@ def schedule_line(schedule: Schedule) -> dict[str, Any]:
 
 def schedule_shown(schedule: Schedule) -> dict[str, Any]:
     """For `show` and --json: the fields of a line, none left out, and what bucketd set."""
-    empty = dict.fromkeys(("payload", "labels", "timeout", "deadline", "starts_at", "ends_at"))
+    empty = dict.fromkeys(
+        ("payload", "labels", "timeout", "deadline", "starts_at", "ends_at", "max_runs", "exclude", "calendars")
+    )
     own = {
         "id": str(schedule.id),
         "revision": schedule.revision,
@@ -91,10 +108,14 @@ def schedule_shown(schedule: Schedule) -> dict[str, Any]:
         "updated_at": schedule.updated_at,
     }
     kind = _timing_fields(schedule)
-    words = {key: DEFAULTS[key] for key in ("overlap", "misfire", "misfire_threshold", "jitter", "paused", "tenant")}
+    words = {key: DEFAULTS[key] for key in _ALWAYS}
     if "cron" in kind:
         words |= {key: DEFAULTS[key] for key in ("tz", "gap", "fold")}
-    return own | empty | words | schedule_line(schedule)
+    shown = own | empty | words | schedule_line(schedule)
+    if schedule.ends_at:
+        shown["ends_at"] = iso(schedule.ends_at)
+    pause = {"pause_reason": schedule.pause_reason, "paused_until": schedule.paused_until} if schedule.paused else {}
+    return shown | pause
 
 
 def schedule_row(schedule: Schedule) -> tuple[object, ...]:
@@ -114,9 +135,9 @@ def timing_text(schedule: Schedule) -> str:
 
 def zone_of(schedule: Schedule) -> str:
     """The zone that its author thinks in."""
-    from bucketd.client.timings import Cron
+    from bucketd.client.timings import Cron, Every
 
-    return schedule.timing.tz if isinstance(schedule.timing, Cron) else "UTC"
+    return schedule.timing.tz if isinstance(schedule.timing, Cron | Every) else "UTC"
 
 
 def _timing_fields(schedule: Schedule) -> dict[str, Any]:
@@ -133,7 +154,8 @@ def _timing_fields(schedule: Schedule) -> dict[str, Any]:
         }
     if isinstance(timing, Every):
         own = timing.phase is None or timing.phase == own_phase(schedule.id, timing.every_s)
-        return {"every": timing.text or f"{timing.every_s}s", "phase": None if own else _seconds(timing.phase)}
+        length = timing.text or f"{timing.every_s}s"
+        return {"every": length, "phase": None if own else _seconds(timing.phase), "tz": timing.tz}
     return {"at": iso(timing.at.astimezone(UTC))}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from bucketd.cli import options
@@ -11,31 +13,50 @@ from bucketd.cli.session import session
 
 
 @group.command()
-def pause(context: typer.Context, name: options.Name, tenant: options.Tenant = "default") -> None:
+def pause(
+    context: typer.Context,
+    name: options.Name,
+    tenant: options.Tenant = "default",
+    reason: Annotated[str | None, typer.Option(help="Why, for whoever looks.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="INSTANT", help=f"Resumes by itself then: {options.INSTANT}.")
+    ] = None,
+    if_revision: options.IfRevision = None,
+) -> None:
     """Stops new runs, and drops those that are due but not started; runs that exist go on."""
     with session(context).client() as client:
-        client.schedules.pause(name, tenant=tenant)
-    say(f"paused: {tenant}/{name}")
+        end = options.maybe_instant(until, "until")
+        client.schedules.pause(name, tenant=tenant, reason=reason, until=end, if_revision=if_revision)
+    say(f"paused: {tenant}/{name}" + (f" until {iso(end)}" if end else ""))
 
 
 @group.command()
-def resume(context: typer.Context, name: options.Name, tenant: options.Tenant = "default") -> None:
+def resume(
+    context: typer.Context,
+    name: options.Name,
+    tenant: options.Tenant = "default",
+    if_revision: options.IfRevision = None,
+) -> None:
     """Goes on from now; what lay in the pause does not run."""
     with session(context).client() as client:
-        client.schedules.resume(name, tenant=tenant)
+        client.schedules.resume(name, tenant=tenant, if_revision=if_revision)
         coming = client.schedules.next(name, 1, tenant=tenant)
     say(f"resumed: {tenant}/{name}; " + (f"next at {iso(coming[0])}" if coming else "no occurrence left"))
 
 
 @group.command()
 def delete(
-    context: typer.Context, name: options.Name, tenant: options.Tenant = "default", yes: options.Yes = False
+    context: typer.Context,
+    name: options.Name,
+    tenant: options.Tenant = "default",
+    if_revision: options.IfRevision = None,
+    yes: options.Yes = False,
 ) -> None:
     """Deletes the schedule; its runs that have not ended are cancelled."""
     with session(context).client() as client:
         client.schedules.get(name, tenant=tenant)  # ask about what exists only
         options.confirmed(f"Delete {tenant}/{name}, and cancel its unfinished runs?", yes)
-        client.schedules.delete(name, tenant=tenant)
+        client.schedules.delete(name, tenant=tenant, if_revision=if_revision)
     say(f"deleted: {tenant}/{name}")
 
 

@@ -5,7 +5,10 @@ from bucketd.client.client import Client
 from bucketd.client.inputs import ScheduleInput
 from bucketd.client.results import Page, PutResult, Schedule
 from bucketd.client.timings import At, Cron, Every, Timing, at, cron, every
+from bucketd.forecast.results import Forecast, Load, Peak, Share, Spread
+from bucketd.store.audit import Change
 from bucketd.store.backfills import Backfill
+from bucketd.store.calendars import Calendar
 from bucketd.store.dead_letters import DeadLetter
 from bucketd.store.history import Run
 from bucketd.store.holds import Hold, Release
@@ -17,18 +20,25 @@ __all__ = [
     "AsyncClient",
     "At",
     "Backfill",
+    "Calendar",
+    "Change",
     "Client",
     "Cron",
     "DeadLetter",
     "Every",
+    "Forecast",
     "Hold",
+    "Load",
     "Page",
+    "Peak",
     "PutResult",
     "Release",
     "Run",
     "RunStatus",
     "Schedule",
     "ScheduleInput",
+    "Share",
+    "Spread",
     "Status",
     "Target",
     "Timing",
