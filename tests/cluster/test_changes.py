@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 RAW = """
 with spec as (
     insert into bucketd.specs (kind, rule, every_s) values ('every', '{"every_s":2,"kind":"every"}', 2)
-    on conflict (rule) do update set rule = excluded.rule
+    on conflict (md5(rule)) do update set rule = excluded.rule
     returning spec_id
 )
 insert into bucketd.schedules (tenant, name, spec_id, phase, target_id, starts_at, ends_at)

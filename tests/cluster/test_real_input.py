@@ -12,7 +12,7 @@ from tests.support.invariants import check
 from tests.support.load import TENANT, utc
 from tests.support.processes import ROOT
 from tests.support.waiting import wait_until
-from tests.support.walk import walk_cron, walk_every
+from tests.support.walk import duration_s, walk_cron, walk_every
 
 FILE = ROOT.parent / "shared" / "data" / "k8s-periodics.jsonl"
 NEVER = 2
@@ -32,22 +32,10 @@ def due_by_walking(cluster: Cluster, file: Path, begin: datetime, end: datetime)
             instants = (
                 walk_cron(job["cron"], job.get("tz", "UTC"), begin, end)
                 if "cron" in job
-                else walk_every(_seconds(job["every"]), phases[name], begin, end)
+                else walk_every(duration_s(job["every"]), phases[name], begin, end)
             )
             found[TENANT, name] = {instant.timestamp() for instant in instants}
     return found
-
-
-def _seconds(text: str) -> int:
-    """`24h`, `30m`, `1h30m`: as the file writes them."""
-    total, number = 0, ""
-    for letter in text:
-        if letter.isdigit():
-            number += letter
-        else:
-            total += int(number) * {"h": 3600, "m": 60, "s": 1}[letter]
-            number = ""
-    return total
 
 
 @pytest.mark.timeout(240)

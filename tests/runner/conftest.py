@@ -33,7 +33,7 @@ class World:
         self._names = 0
         self.spec = self.value(
             'insert into bucketd.specs (kind, rule, every_s) values (\'every\', \'{"kind":"every","every_s":60}\', 60)'
-            " on conflict (rule) do update set rule = excluded.rule returning spec_id"
+            " on conflict (md5(rule)) do update set rule = excluded.rule returning spec_id"
         )
 
     def close(self) -> None:

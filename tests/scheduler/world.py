@@ -20,7 +20,7 @@ from bucketd.store.fires import Fire, decode_message, unpack
 from bucketd.store.keys import PARTITIONS, Keys
 from tests.support.rows import Rows
 
-LEASE = {"lease_ttl_s": 5.0, "lease_renew_s": 1.0, "lease_margin_s": 1.0}
+LEASE = {"lease_ttl_s": 30.0, "lease_renew_s": 1.0, "lease_margin_s": 1.0}  # a busy machine must not lose it
 
 
 class World:

@@ -4,11 +4,16 @@ It walks UTC, asks zoneinfo what the wall clock shows, and tests the five fields
 tzdata package. H is not supported: draw it first.
 """
 
+from __future__ import annotations
+
 import calendar
 import importlib.resources
+import math
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache, lru_cache
 from zoneinfo import ZoneInfo
@@ -26,74 +31,111 @@ _MACROS = {
 }
 _MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 _WEEKDAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
-_AROUND = timedelta(hours=26)  # the longest jump known is 24 h
+_DAY = 1_440  # minutes
+_AROUND_S = 26 * 3_600  # the longest jump known is 24 h
+_LONGEST_MADE_UP_S = 3 * 3_600
+_UNSEEN = -(2**62)  # in place of an instant: the clock never showed this wall minute
 
 
 def walk_cron(
     expr: str, tz: str, start: datetime, end: datetime, gap: str = "auto", fold: str = "auto"
 ) -> list[datetime]:
     """Fires with start <= t < end (aware datetimes), ascending, in UTC."""
-    matches, every_hour = matcher(expr)
-    gap = ("skip" if every_hour else "run_after") if gap == "auto" else gap
-    fold = ("both" if every_hour else "first") if fold == "auto" else fold
-    fires: set[datetime] = set()
-    shown, jumps = _clock(tz, start.astimezone(UTC), end.astimezone(UTC))
-    for wall, instants in shown.items():
-        if matches(wall):
-            fires.update({"first": instants[:1], "second": instants[-1:], "both": instants}[fold])
-    for instant, wall_before, wall_after in jumps:
-        if gap == "run_after" and wall_after - wall_before <= timedelta(hours=3):
-            if any(matches(wall) for wall in _minutes(wall_before, wall_after)):
-                fires.add(instant)
+    start_s, end_s = math.ceil(start.timestamp()), math.ceil(end.timestamp())
+    return [datetime.fromtimestamp(fire, UTC) for fire in walk_seconds(expr, tz, start_s, end_s, gap, fold)]
+
+
+def walk_seconds(expr: str, tz: str, start_s: int, end_s: int, gap: str = "auto", fold: str = "auto") -> list[int]:
+    """`walk_cron` in epoch seconds: made for whole years, which share one walk a zone."""
+    fields = _fields(expr)
+    gap = ("skip" if fields.every_hour else "run_after") if gap == "auto" else gap
+    fold = ("both" if fields.every_hour else "first") if fold == "auto" else fold
+    clock = _walk(tz, start_s, end_s)
+    walls = _walls(fields, clock.first_day, len(clock.first) // _DAY)
+    fires: set[int] = set()
+    for seen in {"first": [clock.first], "second": [clock.last], "both": [clock.first, clock.last]}[fold]:
+        fires.update([seen[wall] for wall in walls])
+    for instant, due_s, shown_s in clock.jumps:
+        missing = [wall_s for wall_s in range(-(-due_s // 60) * 60, shown_s, 60) if fields.match(wall_s)]
+        if gap == "run_after" and missing and shown_s - due_s <= _LONGEST_MADE_UP_S:
+            fires.add(instant)
         elif gap == "shift":
-            missing = (wall for wall in _minutes(wall_before, wall_after) if matches(wall))
-            fires.update(instant + (wall - wall_before) for wall in missing)
-    return sorted(fire for fire in fires if start <= fire < end)
+            fires.update(instant + wall_s - due_s for wall_s in missing)
+    found = sorted(fires)
+    return found[bisect_left(found, start_s) : bisect_left(found, end_s)]
 
 
 def walk_every(every_s: int, phase: int, start: datetime, end: datetime) -> list[datetime]:
     """Instants k * every_s + phase since the epoch with start <= t < end, in UTC."""
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    step = timedelta(seconds=every_s)
-    at = epoch + timedelta(seconds=phase)
-    at += ((start - at) // step) * step
-    found = []
-    while at < end:
-        if at >= start:
-            found.append(at)
-        at += step
+    start_s, end_s = math.ceil(start.timestamp()), math.ceil(end.timestamp())
+    return [datetime.fromtimestamp(at_s, UTC) for at_s in walk_every_seconds(every_s, phase, start_s, end_s)]
+
+
+def walk_every_seconds(every_s: int, phase: int, start_s: int, end_s: int) -> list[int]:
+    """`walk_every` in epoch seconds."""
+    at_s, found = phase + (start_s - phase) // every_s * every_s, []
+    while at_s < end_s:
+        if at_s >= start_s:
+            found.append(at_s)
+        at_s += every_s
     return found
 
 
-@lru_cache(maxsize=16)
-def _clock(
-    tz: str, start: datetime, end: datetime
-) -> tuple[dict[datetime, list[datetime]], list[tuple[datetime, datetime, datetime]]]:
-    """What the wall clock shows around the window: whole wall minutes with their instants; and each jump forward as
-    (instant, wall time that would have come, wall time that came)."""
+def duration_s(text: str) -> int:
+    """Seconds of `24h`, `30m`, `4h30m`: as files of jobs write intervals."""
+    return sum(int(count) * {"h": 3_600, "m": 60, "s": 1}[unit] for count, unit in re.findall(r"(\d+)([hms])", text))
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """What the wall clock shows around a window.
+
+    For each wall minute from the midnight that begins `first_day` (a date's ordinal): the first and the last instant
+    that show it. And each jump forward: its instant, the wall time that was to come, and the one that came (seconds).
+    """
+
+    first_day: int
+    first: array[int]
+    last: array[int]
+    jumps: list[tuple[int, int, int]]
+
+
+@lru_cache(maxsize=8)
+def _walk(tz: str, start_s: int, end_s: int) -> _Clock:
     info = _zone(tz)
-    first, last = start.replace(second=0, microsecond=0) - _AROUND, end + _AROUND
-    whole = all(at.astimezone(info).second == 0 for at in (first, last))
-    step = timedelta(minutes=1) if whole else timedelta(seconds=1)
-    shown: dict[datetime, list[datetime]] = defaultdict(list)
-    jumps = []
-    at, expected = first, None
-    while at <= last:
-        wall = at.astimezone(info).replace(tzinfo=None, fold=0)
-        if expected is not None and wall > expected:
-            jumps.append((at, expected, wall))
-        if wall.second == 0:
-            shown[wall].append(at)
-        expected = wall + step
-        at += step
-    return shown, jumps
+    from_s, until_s = start_s // 60 * 60 - _AROUND_S, end_s + _AROUND_S
+    # Offsets may have seconds: then smaller steps, so that whole minutes of the wall clock are met all the same.
+    step_s = math.gcd(60, *(_wall_s(_shown(info, at_s)) - at_s for at_s in (from_s, until_s)))
+    first_day = _shown(info, from_s).toordinal()
+    days = _shown(info, until_s).toordinal() - first_day + 1
+    first = array("q", [_UNSEEN]) * (days * _DAY)
+    last, jumps = first[:], []
+    utc, step = datetime.fromtimestamp(from_s, UTC).replace(tzinfo=info), timedelta(seconds=step_s)
+    due = info.fromutc(utc)
+    wall_s = _wall_s(due)
+    for at_s in range(from_s, until_s + 1, step_s):
+        wall = info.fromutc(utc)  # the fields of UTC in, those of the wall out
+        if wall != due:
+            due_s, wall_s = wall_s, _wall_s(wall)
+            assert _wall_s(_shown(info, at_s - 1)) == due_s - 1, f"{tz} changed within a step, before {at_s}"
+            if wall_s > due_s:
+                jumps.append((at_s, due_s, wall_s))
+        if wall_s % 60 == 0:
+            place = wall_s // 60 - first_day * _DAY
+            last[place] = at_s
+            if first[place] == _UNSEEN:
+                first[place] = at_s
+        wall_s += step_s
+        due, utc = wall + step, utc + step
+    return _Clock(first_day, first, last, jumps)
 
 
-def _minutes(start: datetime, end: datetime) -> Iterable[datetime]:
-    wall = start if start.second == 0 else start.replace(second=0) + timedelta(minutes=1)
-    while wall < end:
-        yield wall
-        wall += timedelta(minutes=1)
+def _shown(info: ZoneInfo, at_s: int) -> datetime:
+    return datetime.fromtimestamp(at_s, UTC).astimezone(info)
+
+
+def _wall_s(wall: datetime) -> int:
+    return wall.toordinal() * 86_400 + wall.hour * 3_600 + wall.minute * 60 + wall.second
 
 
 @cache
@@ -102,25 +144,50 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo.from_file(file, key=name)
 
 
+@dataclass(frozen=True, eq=False)
+class _Fields:
+    """The five fields: minutes of a day, ascending; which dates (ordinals); and whether every hour matches."""
+
+    minutes: list[int]
+    is_day: Callable[[int], bool]
+    every_hour: bool
+
+    def match(self, wall_s: int) -> bool:
+        """Whether a whole minute of the wall clock matches."""
+        day, second = divmod(wall_s, 86_400)
+        return second // 60 in self.minutes and self.is_day(day)
+
+
 def matcher(expr: str) -> tuple[Predicate, bool]:
     """(does a wall minute match, does every hour match)."""
+    fields = _fields(expr)
+    return lambda wall: fields.match(_wall_s(wall)), fields.every_hour
+
+
+@lru_cache(maxsize=1_024)
+def _fields(expr: str) -> _Fields:
     text = expr.strip().upper()
     minute, hour, dom, month, dow = _MACROS.get(text.lower(), text).split()
-    minutes = _numbers(minute, 0, 59, 59)
-    hours = _numbers(hour, 0, 23, 23)
+    minutes, hours = _numbers(minute, 0, 59, 59), _numbers(hour, 0, 23, 23)
     months = _numbers(month, 1, 12, 12, _MONTHS, 1)
     by_date, by_weekday = _dates(dom), _weekdays(dow)
     both = dom[0] in "*?" or dow[0] in "*?"
 
     @cache
-    def is_day(day: date) -> bool:
+    def is_day(ordinal: int) -> bool:
+        day = date.fromordinal(ordinal)
         found = (by_date(day), by_weekday(day))
         return day.month in months and (all(found) if both else any(found))
 
-    def matches(wall: datetime) -> bool:
-        return wall.minute in minutes and wall.hour in hours and is_day(wall.date())
+    of_day = sorted(hour * 60 + minute for hour in hours for minute in minutes)
+    return _Fields(of_day, is_day, len(hours) == 24)
 
-    return matches, len(hours) == 24
+
+@lru_cache(maxsize=4)  # one policy after the other asks for the same
+def _walls(fields: _Fields, first_day: int, days: int) -> list[int]:
+    """The minutes that match, of some days, counted from the first midnight."""
+    matching = (day for day in range(days) if fields.is_day(first_day + day))
+    return [day * _DAY + minute for day in matching for minute in fields.minutes]
 
 
 def _numbers(text: str, low: int, high: int, top: int, names: list[str] | None = None, base: int = 0) -> set[int]:

@@ -1,5 +1,6 @@
 """The book's two questions, answered for a table of schedules as Postgres would, against plain enumeration."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bucketd.scheduler import specbook
+from bucketd.scheduler import agenda
 from bucketd.scheduler.specbook import DueSpecs, Instant, SpecBook
 from bucketd.store.feed import SpecRow
 from bucketd.timing import AtSpec, CronSpec, EverySpec, Spec, fires_between, next_fire, parse_cron, previous_fire
@@ -131,7 +132,7 @@ def test_minute_after_minute_costs_what_fires_not_what_is_known(monkeypatch: pyt
         calls.append(after_s)
         return next_fire(spec, after_s)
 
-    monkeypatch.setattr(specbook, "next_fire", counted)
+    monkeypatch.setattr(agenda, "next_fire", counted)
     for minute in range(1, 6):
         book.due(NOON + minute * 60, NOON + minute * 60 + 60)
     assert len(calls) == 5
@@ -142,15 +143,100 @@ def test_only_a_few_computed_minutes_are_kept() -> None:
     book.learn([row(1, cron("* * * * *"))])
     for minute in range(100):
         assert len(book.due(NOON + minute * 60, NOON + minute * 60 + 60).whole) == 1
-    assert len(book._minutes) <= 11
+    assert len(book._agenda._minutes) <= 11
 
 
-def test_a_rule_that_cannot_be_read_is_left_out_and_the_rest_go_on(caplog: pytest.LogCaptureFixture) -> None:
+UNREADABLE = [
+    SpecRow(1, "cron", '{"kind":"moon"}', 0),
+    SpecRow(2, "cron", "no json", 9),
+    SpecRow(4, "every", cron("* * * * *").rule(), 0),
+    SpecRow(5, "every", EverySpec(2**31).rule(), 0),
+    SpecRow(6, "cron", "x" * 2_000, 0),
+]
+# It loads: 1.0 is as good as 1 where weekdays are compared. Its days are fractions, in December.
+FRACTIONS = (
+    cron("* * * 12 *")
+    .rule()
+    .replace('"days":"both"', '"days":"either"')
+    .replace('"dow":[0,1,2,3,4,5,6]', '"dow":[],"dow_nth":[[1.0,2]]')
+)
+FRACTIONS = re.sub(r'"dom":\[[0-9,]*\]', '"dom":[]', FRACTIONS)
+
+
+def test_a_rule_that_cannot_be_read_is_set_aside_and_the_rest_go_on() -> None:
     book = SpecBook()
-    book.learn([SpecRow(1, "cron", '{"kind":"moon"}', 0), SpecRow(2, "cron", "no json", 9), row(3, EverySpec(60))])
+    book.learn([*UNREADABLE, row(3, EverySpec(60))])
     assert len(book) == 1
     assert [due.spec_id for due in book.due(NOON, NOON + 60).ranges] == [3]
-    assert "spec_unreadable" in caplog.text
+    assert set(book.errors) == {unreadable.spec_id for unreadable in UNREADABLE}
+    assert book.errors[1].startswith("TimingError: expected a stored rule")
+    assert all(len(error) <= 500 for error in book.errors.values())
+    book.set_aside(3, ValueError("x" * 1_000))
+    assert book.errors[3] == f"ValueError: {'x' * 488}"
+    assert book.due(NOON, NOON + 60).ranges == []
+
+
+@pytest.mark.parametrize("jitter_s", [0, 60])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_rule_that_fails_when_it_is_computed_is_set_aside_and_the_rest_go_on(jitter_s: int, first: bool) -> None:
+    """Whether it is known from the start, or learned when minutes were computed already."""
+    december = int(datetime(2026, 12, 14, tzinfo=UTC).timestamp())  # the second Monday, and the day before
+    book, good = SpecBook(), [row(1, cron("* * * * *")), row(2, cron("* * * * *", "Asia/Kathmandu"), 1)]
+    bad = SpecRow(9, "cron", FRACTIONS, jitter_s)
+    book.learn([bad, *good] if first else good)
+    whole = [due.spec_id for due in book.due(december - 60, december).whole]
+    assert (9 in book.errors) == (first and not jitter_s)
+    if not first:
+        book.learn([bad])
+    window = book.due(december - 60, december + 120)
+    assert {due.spec_id for due in window.whole} == {1}
+    assert len(window.whole) == 3
+    assert {due.spec_id for due in window.ranges} == {2}
+    assert whole == [1]
+    assert "TypeError" in book.errors[9]
+    assert (book.spec(9), book.occurrences(9, 0, 0, december, december + 60)) == (None, [])
+
+
+@pytest.mark.parametrize(("asked", "shown"), [((2, 23, 58), True), ((2, 23, 59), False), ((1, 0, 0), False)])
+def test_a_rule_that_fails_in_some_minutes_only_is_set_aside_there(asked: tuple[int, int, int], shown: bool) -> None:
+    """At the end of its whole days, on the way on; and at their beginning, when an earlier minute is asked for."""
+    book = SpecBook()
+    bad = SpecRow(9, "cron", FRACTIONS.replace('"dom":[]', '"dom":[1,2]'), 0)
+    book.learn([bad, row(1, cron("* * * * *"))])
+    first = int(datetime(2026, 12, 2, 23, 57, tzinfo=UTC).timestamp())
+    assert {due.spec_id for due in book.due(first, first + 60).whole} == {1, 9}
+    day, hour, minute = asked
+    start = int(datetime(2026, 12, day, hour, minute, tzinfo=UTC).timestamp())
+    assert {due.spec_id for due in book.due(start, start + 60).whole} == ({1, 9} if shown else {1})
+    assert (9 in book.errors) != shown
+
+
+@pytest.mark.parametrize("ask", ["occurrences", "fires", "previous", "next"])
+def test_whatever_is_asked_of_it_first_sets_it_aside(ask: str) -> None:
+    book = SpecBook()
+    book.learn([SpecRow(9, "cron", FRACTIONS, 0)])
+    year = (NOON, NOON + 366 * 86_400)
+    answers = {
+        "occurrences": lambda: book.occurrences(9, 0, 0, *year) == [],
+        "fires": lambda: book.fires(9, *year, 0) == [],
+        "previous": lambda: book.previous(9, NOON, 0) is None,
+        "next": lambda: book.next(9, NOON, 0) is None,
+    }
+    assert answers[ask]()
+    assert list(book.errors) == [9]
+
+
+def test_a_rule_that_was_set_aside_and_is_mended_counts_again_once() -> None:
+    book = SpecBook()
+    book.learn([row(1, cron("* * * * *")), row(2, EverySpec(60))])
+    book.due(NOON, NOON + 180)
+    for spec_id in (1, 2):
+        book.set_aside(spec_id, ValueError("tried by hand"))
+    book.learn([row(1, cron("*/2 * * * *")), row(2, EverySpec(60))])
+    window = book.due(NOON, NOON + 180)
+    assert [due.at_s for due in window.whole] == [NOON, NOON + 120]
+    assert [due.spec_id for due in window.ranges] == [2]
+    assert book.errors == {}
 
 
 def test_learning_twice_adds_nothing() -> None:
