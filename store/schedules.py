@@ -14,6 +14,7 @@ from bucketd.store.operation import Copy, Operation, Query, Row
 from bucketd.store.statements import statements
 
 _SQL = "schedules"
+LIFTED_S = 660  # longer than any horizon, with the time that nodes take to look for pauses that end
 
 
 class Found(NamedTuple):
@@ -166,7 +167,10 @@ def pause(
 ) -> Operation[bool]:
     """Pauses a schedule; whether that changed anything. A missing schedule, or one at another revision, is no change."""
     values = {"tenant": tenant, "name": name, "reason": reason, "until": until, "if_revision": if_revision}
-    return bool((yield Query(statements(_SQL)["pause"], values)))
+    changed = bool((yield Query(statements(_SQL)["pause"], values)))
+    if changed and until is not None:
+        yield Query(statements(_SQL)["lift"], {"tenant": tenant, "name": name, "soon_s": LIFTED_S})
+    return changed
 
 
 def resume(tenant: str, name: str, if_revision: int | None) -> Operation[bool]:

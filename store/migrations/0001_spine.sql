@@ -168,7 +168,7 @@ begin
         if old.paused and not new.paused then
             new.floor := greatest(new.floor, coalesce(new.paused_until, now));
             new.timing_xid := new.change_xid;
-        elsif not new.paused and old.paused_until > now and new.paused_until is distinct from old.paused_until then
+        elsif not old.paused and old.paused_until > now and new.paused_until is distinct from old.paused_until then
             -- Ended sooner after all. The floor may sink here: no instant from now on was confirmed or judged yet.
             new.floor := case when old.floor = old.paused_until then now else new.floor end;
             new.timing_xid := new.change_xid;

@@ -121,8 +121,16 @@ order by s.tenant, s.name limit %(limit)s::integer
 -- Pauses; no row comes back if it is so already, missing, or at another revision than expected.
 update bucketd.schedules set paused = true, pause_reason = %(reason)s::text, paused_until = %(until)s::timestamptz
 where tenant = %(tenant)s::text and name = %(name)s::text
-    and (paused, pause_reason, paused_until) is distinct from (true, %(reason)s::text, %(until)s::timestamptz)
+    and (paused or coalesce(paused_until > bucketd.bucketd_now(), false), pause_reason, paused_until)
+        is distinct from (true, %(reason)s::text, %(until)s::timestamptz)
     and (%(if_revision)s::integer is null or revision = %(if_revision)s::integer)
+returning id
+
+-- name: lift
+-- Lifts a pause that ends soon, at once: the floor keeps it still until then, and nobody has to be in time for its end.
+update bucketd.schedules set paused = false
+where tenant = %(tenant)s::text and name = %(name)s::text and paused
+    and paused_until <= bucketd.bucketd_now() + %(soon_s)s::int * interval '1 second'
 returning id
 
 -- name: resume
