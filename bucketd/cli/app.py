@@ -27,6 +27,7 @@ from bucketd.cli import (
     tz,
     up,
     verbs,
+    why,
 )
 from bucketd.cli.exits import MEANING
 from bucketd.cli.session import Session
@@ -87,6 +88,7 @@ app.add_typer(runs.group, name="runs", rich_help_panel=OPERATE)
 app.add_typer(dead.group, name="dead", rich_help_panel=OPERATE)
 
 app.command("next", rich_help_panel=LOOK)(next.next_)
+app.command(rich_help_panel=LOOK, context_settings=why.SETTINGS)(why.why)
 app.command(rich_help_panel=LOOK)(forecast.forecast)
 app.command(rich_help_panel=LOOK)(status.status)
 app.command(rich_help_panel=LOOK)(audit.audit)

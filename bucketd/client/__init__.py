@@ -5,6 +5,7 @@ from bucketd.client.client import Client
 from bucketd.client.inputs import ScheduleInput
 from bucketd.client.results import Page, PutResult, Schedule
 from bucketd.client.timings import At, Cron, Every, Timing, at, cron, every
+from bucketd.explain.answer import Answer, Verdict
 from bucketd.forecast.results import Forecast, Load, Peak, Share, Spread
 from bucketd.store.audit import Change
 from bucketd.store.backfills import Backfill
@@ -17,6 +18,7 @@ from bucketd.store.status import Status
 from bucketd.store.targets import Target
 
 __all__ = [
+    "Answer",
     "AsyncClient",
     "At",
     "Backfill",
@@ -42,6 +44,7 @@ __all__ = [
     "Status",
     "Target",
     "Timing",
+    "Verdict",
     "at",
     "cron",
     "every",

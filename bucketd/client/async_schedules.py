@@ -12,11 +12,13 @@ from typing import Any
 import psycopg
 
 from bucketd.client import put, queries, steps, upcoming
+from bucketd.client import why as reasons
 from bucketd.client.inputs import Misfire, Overlap, ScheduleInput, check
 from bucketd.client.results import Page, PutResult, Schedule
 from bucketd.client.session import AsyncSession
 from bucketd.client.timings import Timing
 from bucketd.errors import InvalidInput
+from bucketd.explain.answer import Answer
 
 
 class AsyncSchedules:
@@ -220,3 +222,13 @@ class AsyncSchedules:
         count = queries.positive(n)
         return await self._session.read(lambda: upcoming.next_runs(tenant, name, count))
 
+    async def why(self, name: str, at: datetime, *, tenant: str = "default") -> Answer:
+        """Why it ran at an instant, or did not: one answer, whatever became of the occurrence, and also where there is none.
+
+        at: an instant; a datetime without a zone is a time of the wall clock in the schedule's zone. What is no occurrence itself is
+        taken for one of the same minute, and the answer says so. Answers for deleted schedules too, as long as history is kept.
+
+        Raises InvalidInput (not from 1970 to 2106; no zone, and the schedule is deleted), NotFound.
+        """
+        dead_after_s = self._session.dead_after_s()
+        return await self._session.read(lambda: reasons.why(tenant, name, at, dead_after_s))
