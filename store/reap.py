@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from psycopg import AsyncConnection
 
+from bucketd.store import holds
+from bucketd.store.operation import drive_async
 from bucketd.store.statements import statements
 
 _SQL = statements("reap")
 CLAIMS = 200  # a pass: each may hold thousands of runs
+STRANDED_STEPS = 20  # steps of a release a pass, some seconds ..
+STRANDED_IDLE = 4  # .. but no more than this that find nothing
 
 
 async def bury(connection: AsyncConnection[Any], dead_after_s: float) -> list[tuple[UUID, str, int]]:
@@ -36,12 +40,25 @@ async def recover(connection: AsyncConnection[Any]) -> tuple[int, int]:
 
 
 async def free_stranded(connection: AsyncConnection[Any]) -> int:
-    """Judges rows that are held though nothing is on hold any more, as their release would have; returns how many."""
+    """Judges held rows that no hold covers, as their release would have: it was interrupted, or a wake passed it; how many.
+
+    While something is on hold, rows that it covers are in the way: a pass looks at a few steps of them from anywhere on, so that the
+    next pass, or another node's, looks elsewhere. One that finds something goes on.
+    """
     row = await (await connection.execute(_SQL["stranded"])).fetchone()
     if not row or not row[0]:
         return 0
-    rows = await (await connection.execute(statements("holds")["judge"])).fetchall()
-    return sum(count for _, count in rows)
+    place = holds.Place(uuid4(), "-infinity") if row[1] else holds.START
+    judged, idle = 0, 0
+    for _ in range(STRANDED_STEPS):
+        async with connection.transaction():
+            step = await drive_async(holds.judge(place), connection)
+        judged += step.counts.runs
+        idle += not step.counts.runs
+        if idle == STRANDED_IDLE or (step.after is None and not row[1]):
+            break
+        place = step.after or holds.START
+    return judged
 
 
 async def forget(connection: AsyncConnection[Any]) -> None:

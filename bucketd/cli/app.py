@@ -11,6 +11,7 @@ from bucketd.cli import (
     apply,
     audit,
     backfill,
+    backlog,
     calendars,
     configuration,
     dead,
@@ -81,6 +82,7 @@ app.command(rich_help_panel=DEFINE)(apply.apply)
 app.command(rich_help_panel=DEFINE)(export.export)
 
 app.command(rich_help_panel=OPERATE)(backfill.backfill)
+app.add_typer(backlog.group, name="backlog", rich_help_panel=OPERATE)
 app.command(rich_help_panel=OPERATE)(hold.hold)
 app.command(rich_help_panel=OPERATE)(hold.release)
 app.command(rich_help_panel=OPERATE)(hold.holds)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bucketd.cli import options
-from bucketd.cli.output import emit, emit_lines, plain, say, table
+from bucketd.cli.output import emit, emit_lines, note, say, table
+from bucketd.cli.progress import bar
 from bucketd.cli.session import session
 from bucketd.store.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from bucketd.store.holds import Release
 
 Everything = Annotated[bool, typer.Option("--all", help="Everything.")]
 OfTenant = Annotated[str | None, typer.Option("--tenant", "-t", help="This tenant.", show_default=False)]
@@ -42,17 +47,32 @@ def release(
     everything: Everything = False,
     tenant: OfTenant = None,
     target: OfTarget = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would become of the runs.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Ends the hold of the same words; what it kept back runs as the misfire policies say."""
+    """Ends the hold of the same words; what it kept back runs as the misfire policies say.
+
+    Says first what becomes of how many runs. Ctrl-C ends the waiting, not the release: schedulers go on with it.
+    """
     what = _scope(everything, tenant, target)
+    chosen: dict[str, Any] = {"all": everything, "tenant": tenant, "target": target}
     with session(context).client() as client:
-        counts = plain(client.release(all=everything, tenant=tenant, target=target))
-    assert isinstance(counts, dict)
+        with bar("held runs counted") as report:
+            counts = client.release(**chosen, dry_run=True, progress=lambda done: report(done, None))
+        if not dry_run:
+            total = counts.runs
+            if total:
+                note(f"releasing {total:,} held runs: {_counted(counts)}")
+            with bar("held runs released") as report:
+                counts = client.release(**chosen, progress=lambda done: report(done, total))
     if as_json:
-        emit({"scope": what, **counts})
+        emit({"scope": what, **dataclasses.asdict(counts)})
     else:
-        say(f"released: {what}; " + ", ".join(f"{name} {count}" for name, count in counts.items()))
+        say(f"{'would release' if dry_run else 'released'}: {what}; {_counted(counts)}")
+
+
+def _counted(counts: Release) -> str:
+    return ", ".join(f"{name.replace('_', '-')} {count:,}" for name, count in dataclasses.asdict(counts).items())
 
 
 def holds(context: typer.Context, as_json: options.Json = False) -> None:

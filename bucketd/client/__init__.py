@@ -3,6 +3,7 @@
 from bucketd.client.async_client import AsyncClient
 from bucketd.client.client import Client
 from bucketd.client.inputs import ScheduleInput
+from bucketd.client.inventory import Backlog, Waiting
 from bucketd.client.results import Page, PutResult, Schedule
 from bucketd.client.timings import At, Cron, Every, Timing, at, cron, every
 from bucketd.explain.answer import Answer, Verdict
@@ -16,17 +17,20 @@ from bucketd.store.holds import Hold, Release
 from bucketd.store.model import RunStatus
 from bucketd.store.status import Status
 from bucketd.store.targets import Target
+from bucketd.store.waiting import Dropped
 
 __all__ = [
     "Answer",
     "AsyncClient",
     "At",
     "Backfill",
+    "Backlog",
     "Calendar",
     "Change",
     "Client",
     "Cron",
     "DeadLetter",
+    "Dropped",
     "Every",
     "Forecast",
     "Hold",
@@ -45,6 +49,7 @@ __all__ = [
     "Target",
     "Timing",
     "Verdict",
+    "Waiting",
     "at",
     "cron",
     "every",

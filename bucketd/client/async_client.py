@@ -12,6 +12,7 @@ import psycopg
 from bucketd.client import steering, trail
 from bucketd.client.async_schedules import AsyncSchedules
 from bucketd.client.backfills import AsyncBackfills
+from bucketd.client.backlog import AsyncBacklogs
 from bucketd.client.calendars import AsyncCalendars
 from bucketd.client.dead import AsyncDeadLetters
 from bucketd.client.outlook import outlook
@@ -192,4 +193,5 @@ class AsyncClient:
         self.calendars = AsyncCalendars(session)
         self.runs = AsyncRuns(session)
         self.backfills = AsyncBackfills(session)
+        self.backlog = AsyncBacklogs(session)
         self.dead = AsyncDeadLetters(session)

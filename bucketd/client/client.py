@@ -11,6 +11,7 @@ import psycopg
 
 from bucketd.client import steering, trail
 from bucketd.client.backfills import Backfills
+from bucketd.client.backlog import Backlogs
 from bucketd.client.calendars import Calendars
 from bucketd.client.dead import DeadLetters
 from bucketd.client.outlook import outlook
@@ -192,4 +193,5 @@ class Client:
         self.calendars = Calendars(session)
         self.runs = Runs(session)
         self.backfills = Backfills(session)
+        self.backlog = Backlogs(session)
         self.dead = DeadLetters(session)

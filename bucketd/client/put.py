@@ -42,9 +42,8 @@ def put(draft: Draft, if_revision: int | None = None) -> Operation[Schedule]:
         row = draft.row(schedule_id, found, target_ids[draft.target], spec, spec_ids[spec.rule], now_s)
         revision = yield from schedules.put(row, wanted or None)
         stored = yield from schedules.get(draft.tenant, draft.name)
-        if (
-            wanted and revision == 1
-        ):  # it was deleted while we waited for its row; in the caller's transaction nothing else undoes this
+        if wanted and revision == 1:
+            # It was deleted while we waited for its row. In the caller's transaction nothing else undoes this.
             yield from schedules.delete([schedule_id])
             raise steps.differs(draft.name, wanted, 0)
         if wanted is not None and revision is None and stored.revision != wanted:

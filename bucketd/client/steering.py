@@ -11,7 +11,7 @@ from bucketd.client.timings import aware
 from bucketd.errors import InvalidInput, NotFound
 from bucketd.store import backfills, holds, schedules, targets
 from bucketd.store.backfills import Backfill
-from bucketd.store.holds import Hold, Release, Scope
+from bucketd.store.holds import Hold, Scope
 from bucketd.store.operation import Operation
 
 
@@ -74,10 +74,10 @@ def hold(all: bool, tenant: str | None, target: str | None, reason: str) -> Oper
     raise NotFound("the hold was released in the meantime; hold again")
 
 
-def release(all: bool, tenant: str | None, target: str | None) -> Operation[Release]:
-    """Ends a hold. Raises InvalidInput, NotFound."""
+def release(all: bool, tenant: str | None, target: str | None, dry_run: bool) -> Operation[int]:
+    """Ends a hold, or only finds it; its id. What it held is judged afterwards. Raises InvalidInput, NotFound."""
     scope, shown = yield from _scope(all, tenant, target)
-    return (yield from holds.release(scope, shown))
+    return (yield from (holds.find if dry_run else holds.release)(scope, shown))
 
 
 def _scope(all: bool, tenant: str | None, target: str | None) -> Operation[tuple[Scope, str]]:

@@ -38,9 +38,11 @@ where r.claim is not null and r.status = 'running'
     and not exists (select from bucketd.claims c where c.claim = r.claim);
 
 -- name: stranded
--- Whether rows are held though nothing is on hold: a wake that saw a hold, and its release, passed each other.
-select not exists (select from bucketd.holds) and exists (
-    select from bucketd.runs where wake_at = 'infinity' and background = any(array[false, true]) and status = 'held');
+-- Whether rows may be held by nothing: a release was interrupted, or a wake that saw a hold and its release passed each other; and
+-- whether anything is on hold. While everything is, there are none.
+select not exists (select from bucketd.holds where scope = 'all') and exists (
+        select from bucketd.runs where wake_at = 'infinity' and background = any(array[false, true]) and status = 'held'),
+    exists (select from bucketd.holds);
 
 -- name: forget
 -- Dead runners are kept an hour for people to see.

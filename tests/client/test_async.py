@@ -13,6 +13,7 @@ from bucketd import AsyncClient, Client, ScheduleInput, every
 from bucketd.client import Release
 from bucketd.client.async_schedules import AsyncSchedules
 from bucketd.client.backfills import AsyncBackfills, Backfills
+from bucketd.client.backlog import AsyncBacklogs, Backlogs
 from bucketd.client.dead import AsyncDeadLetters, DeadLetters
 from bucketd.client.runs import AsyncRuns, Runs
 from bucketd.client.schedules import Schedules
@@ -26,6 +27,7 @@ TWINS = [
     (Targets, AsyncTargets),
     (Runs, AsyncRuns),
     (Backfills, AsyncBackfills),
+    (Backlogs, AsyncBacklogs),
     (DeadLetters, AsyncDeadLetters),
 ]
 

@@ -3,8 +3,10 @@
 from typing import Any
 from uuid import UUID, uuid4
 
+import pytest
+
 from bucketd.scheduler import reaper as module
-from bucketd.store import reap
+from bucketd.store import holds, reap
 from tests.scheduler.world import World
 
 
@@ -150,3 +152,27 @@ async def test_rows_that_are_held_by_nothing_get_their_verdict(world: World) -> 
     world.rows.sql("delete from bucketd.holds")
     assert (await scheduler.reaper.run_once()).runs == 1
     assert runs(world)[0][0] == "deferred"
+
+
+async def test_an_interrupted_release_is_finished_while_others_are_on_hold(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In steps, from anywhere in the rows on: those of the tenant that is still on hold are in the way."""
+    monkeypatch.setattr(holds, "STEP_ROWS", 4)
+    monkeypatch.setattr(reap, "STRANDED_IDLE", 20)
+    free = [world.rows.every(60, tenant="free") for _ in range(3)]
+    still = [world.rows.every(60, tenant="still") for _ in range(3)]
+    world.rows.sql(
+        "insert into bucketd.runs (scheduled_at, schedule_id, target_id, status, origin, tenant, wake_at)"
+        " select to_timestamp(%s) - n * interval '1 hour', s.id, 1, 'held', 'fire', s.tenant, 'infinity'"
+        " from bucketd.schedules s, generate_series(1, 5) n",
+        world.minute,
+    )  # fmt: skip
+    world.rows.sql("insert into bucketd.holds (scope, tenant) values ('tenant', 'still')")
+    scheduler = await world.scheduler()
+    assert (await scheduler.reaper.run_once()).runs == 15
+    found = {id: [run[1] for run in world.rows.runs(id)] for id in [*free, *still]}
+    assert found == {id: ["skipped"] * 4 + ["deferred"] for id in free} | {id: ["held"] * 5 for id in still}
+    world.rows.sql("insert into bucketd.holds (scope) values ('all')")
+    world.rows.sql("delete from bucketd.holds where scope = 'tenant'")
+    assert (await scheduler.reaper.run_once()).runs == 0
