@@ -38,7 +38,7 @@ def act_as(actor: str) -> Operation[None]:
     yield Query(statements(_SQL)["act_as"], {"actor": actor})
 
 
-def note(action: str, tenant: str, name: str, object_id: str, *, kind: str = "run") -> Operation[None]:
+def note(action: str, tenant: str | None, name: str, object_id: str, *, kind: str = "run") -> Operation[None]:
     """Notes a deed that changes no definition."""
     values = {"kind": kind, "action": action, "tenant": tenant, "name": name, "object_id": object_id}
     yield Query(statements(_SQL)["note"], values)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from bucketd.store import audit
 from bucketd.store.errors import Conflict, NotFound
 from bucketd.store.model import run_id
 from bucketd.store.operation import Operation, Query, Row
@@ -86,6 +87,7 @@ def replay(letters: Filter) -> Operation[int]:
     _check_all_there(letters, looked_at)
     if in_the_way and (letters.ids is not None or not replayed):
         raise Conflict(f"nothing was replayed: these dead letters cannot be: {', '.join(in_the_way[:5])}; discard them")
+    yield from audit.note("replay", letters.tenant, letters.name or "", f"{replayed} dead letters")
     return replayed
 
 
@@ -93,6 +95,7 @@ def discard(letters: Filter) -> Operation[int]:
     """Deletes letters; how many. Raises NotFound if a named id is missing (then nothing is deleted)."""
     rows = yield Query(statements(_SQL)["discard"], letters._asdict())
     _check_all_there(letters, len(rows))
+    yield from audit.note("discard", letters.tenant, letters.name or "", f"{len(rows)} dead letters")
     return len(rows)
 
 

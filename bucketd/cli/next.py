@@ -185,4 +185,3 @@ def _stored(context: typer.Context, name: str, tenant: str, count: int) -> Asked
     fires = [int(at.timestamp()) for at in coming]
     expr = timing.expression if isinstance(timing, Cron) else None
     return Asked(spec, phase, expr, zone_of(found), str(found.id), floor(now.timestamp()), now, fires, warnings)
-

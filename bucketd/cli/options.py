@@ -71,7 +71,9 @@ def instant(text: str, field: str, now: datetime | None = None) -> datetime:
     try:
         return read.astimezone(UTC)
     except OverflowError:
-        raise InvalidInput(f"{field}: expected an instant in the years 1 to 9999 of UTC, got {text!r}", field=field) from None
+        raise InvalidInput(
+            f"{field}: expected an instant in the years 1 to 9999 of UTC, got {text!r}", field=field
+        ) from None
 
 
 def dates(texts: Iterable[str] | None, field: str) -> list[date]:

@@ -64,12 +64,13 @@ class AsyncSchedules:
 
         max_runs: ends after so many occurrences, 1 to 100,000, counted from this put (from starts_at, if that is later) and anew
         when timing, starts_at or max_runs change; paused and skipped ones count. exclude: dates without an occurrence, in the zone
-        of the timing. calendars: names of the tenant's calendars (`client.calendars`), whose dates are excluded as well.
+        of the timing. calendars: names of the tenant's calendars (`client.calendars`), whose dates are excluded as well; at most 5,000
+        dates together.
 
         if_revision: put only if the schedule is at this revision, 0: only if there is none. connection: your own; the schedule
         then exists if and only if your transaction commits, and the cluster notices within about a second of that.
 
-        Raises InvalidInput (nothing was changed), NotFound (a calendar), Conflict (if_revision), StoreUnavailable.
+        Raises InvalidInput (nothing was changed), Conflict (if_revision), StoreUnavailable.
         """
         draft = check(
             ScheduleInput(

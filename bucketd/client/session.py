@@ -6,6 +6,7 @@ The cluster's poll (once a second) finds the write then.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from bucketd.store.operation import Operation, Query, drive, drive_async
 
 T = TypeVar("T")
 _TRIES = 4
+ACTOR = "BUCKETD_ACTOR"
 # Bulk statements are long by nature, and wait for each other; the default time-outs are made for the data path.
 PATIENCE = Query("select set_config('statement_timeout', '120s', true), set_config('lock_timeout', '60s', true)")
 
@@ -42,9 +44,12 @@ class Where:
         self._settings = settings
         self._actor = None if actor is None else checks.name(actor, "actor")
 
-    def signed(self, make: Callable[[], Operation[T]]) -> Callable[[], Operation[T]]:
-        """The operation with the name of who runs it, for the audit log; without one the database user stands there."""
-        actor = self._actor or (self._settings.actor if self._settings else "")
+    def signed(self, make: Callable[[], Operation[T]], *, own: bool) -> Callable[[], Operation[T]]:
+        """The operation with the name of who runs it, for the audit log; without one the database user stands there.
+
+        own: on the client's own connection, which needs the settings anyway.
+        """
+        actor = self._actor or (self.settings().actor if own or self._settings else os.environ.get(ACTOR, ""))
         if not actor:
             return make
 
@@ -123,7 +128,7 @@ class Session:
         undo: bool = False,
     ) -> T:
         borrowed = self._borrowed if connection is None else checked(connection, psycopg.Connection)
-        make = self._where.signed(make) if write else make
+        make = self._where.signed(make, own=borrowed is None) if write else make
         try:
             if borrowed is not None:
                 return _on_borrowed(make, borrowed, write=write, dry_run=dry_run, undo=undo)
@@ -212,7 +217,7 @@ class AsyncSession:
         undo: bool = False,
     ) -> T:
         borrowed = self._borrowed if connection is None else checked(connection, psycopg.AsyncConnection)
-        make = self._where.signed(make) if write else make
+        make = self._where.signed(make, own=borrowed is None) if write else make
         try:
             if borrowed is not None:
                 return await _on_borrowed_async(make, borrowed, write=write, dry_run=dry_run, undo=undo)

@@ -112,7 +112,10 @@ def count_between(spec: Spec, start_s: int, end_s: int, phase: int = 0) -> int:
 def _next_across_changes(spec: CronSpec, after_s: int) -> int | None:
     """Stretch by stretch, jumping over those that no matching wall time can touch."""
     from_s = after_s + 1
-    give_up_s = min(max(after_s, _LAST_RULES_FROM_S) + _LONG_ENOUGH_S, LAST_S)
+    excluded_s = (
+        spec.exclude[-1] * DAY_S if spec.exclude else after_s
+    )  # dates left out tell nothing of those behind them
+    give_up_s = min(max(after_s, excluded_s, _LAST_RULES_FROM_S) + _LONG_ENOUGH_S, LAST_S)
     while from_s <= give_up_s:
         stretch = spec.offsets.at(from_s)
         found_s = _first_in(spec, stretch, from_s)
@@ -128,7 +131,7 @@ def _next_across_changes(spec: CronSpec, after_s: int) -> int | None:
 
 def _previous_across_changes(spec: CronSpec, last_s: int) -> int | None:
     to_s = last_s
-    give_up_s = to_s - _LONG_ENOUGH_S
+    give_up_s = min(to_s, spec.exclude[0] * DAY_S if spec.exclude else to_s) - _LONG_ENOUGH_S
     while to_s >= FIRST_S:
         if _LAST_RULES_FROM_S < to_s < give_up_s:
             to_s = _LAST_RULES_FROM_S

@@ -14,6 +14,7 @@ from bucketd.client import Release
 from bucketd.client.async_schedules import AsyncSchedules
 from bucketd.client.backfills import AsyncBackfills, Backfills
 from bucketd.client.backlog import AsyncBacklogs, Backlogs
+from bucketd.client.calendars import AsyncCalendars, Calendars
 from bucketd.client.dead import AsyncDeadLetters, DeadLetters
 from bucketd.client.runs import AsyncRuns, Runs
 from bucketd.client.schedules import Schedules
@@ -28,6 +29,7 @@ TWINS = [
     (Runs, AsyncRuns),
     (Backfills, AsyncBackfills),
     (Backlogs, AsyncBacklogs),
+    (Calendars, AsyncCalendars),
     (DeadLetters, AsyncDeadLetters),
 ]
 

@@ -160,6 +160,15 @@ def test_runs_that_were_started_skipped_or_cancelled_by_hand(quiet: Client) -> N
     assert {(one.tenant, one.name) for one in quiet.audit(kind="run")} == {("t", "a")}
 
 
+def test_dead_letters_that_were_dropped_by_hand(quiet: Client, sql: psycopg.Connection[Any]) -> None:
+    sql.execute(
+        "insert into bucketd.dead_letters (schedule_id, scheduled_at, tenant, name, target_id, payload, reason, attempts, died_at)"
+        " select gen_random_uuid(), now(), 't', 'a', target_id, 'null', 'http', 5, now() from bucketd.targets"
+    )
+    assert quiet.dead.discard(tenant="t") == 1
+    assert (latest(quiet).action, latest(quiet).tenant, latest(quiet).object_id) == ("discard", "t", "1 dead letters")
+
+
 def test_a_calendars_edit_tells_of_the_schedules_that_follow(quiet: Client) -> None:
     quiet.calendars.put("bank", [])
     quiet.schedules.put("a", every("1h", phase=0), target="hook", calendars=["bank"])
