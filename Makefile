@@ -5,7 +5,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test measure lint types bench lock clean
+.PHONY: help setup demo test long measure lint types bench lock clean
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -42,9 +42,12 @@ test: setup ## the whole test suite; make test ARGS="-k planner" runs a part
 ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS)
 else
-	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not alone and not quiet"
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not alone and not quiet and not long"
 	@$(BIN)/python -m pytest -q -m alone
 endif
+
+long: setup ## what takes too long for every run: each outage with each part of the cluster away
+	@$(BIN)/python -m pytest -q -n 2 -m long
 
 measure: setup ## lateness under light load and the cost of an idle node; wants a machine with nothing else to do
 	@$(BIN)/python -m pytest -q -m quiet

@@ -43,6 +43,8 @@ class Cli:
     def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capsys = capsys
         self._monkeypatch = monkeypatch
+        # Workers of a parallel run have a width of their own; here a table is as wide as in any pipe.
+        monkeypatch.delenv("COLUMNS", raising=False)
 
     def __call__(self, *arguments: str, stdin: str = "") -> Result:
         stream = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")

@@ -17,6 +17,13 @@ from tests.support.outage_oracle import Outcome
 from tests.support.waiting import wait_until
 
 LENGTHS = {"3 hours": 10_800, "3 days": 3 * DAY_S, "40 days": 40 * DAY_S}
+# One of each part and of each length in every run of the suite; the rest by `make long`.
+EACH = {("scheduler", "3 days"), ("runners", "3 hours"), ("redis", "40 days")}
+CASES = [
+    pytest.param(part, length, marks=() if (part, length) in EACH else pytest.mark.long)
+    for part in ("scheduler", "runners", "redis")
+    for length in LENGTHS
+]
 LOOKED_S = 16  # after the return; until then minutes, quarters and hours have fallen due again
 SOON_S, LATEST_S = 1, 38  # after the return: everything of the outage is judged in between
 OWED = "select count(*) from bucketd.backfills where finished_at is null"
@@ -85,8 +92,7 @@ def brief(outcomes: list[Outcome]) -> str:
 
 
 @pytest.mark.timeout(150)
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("part", ["scheduler", "runners", "redis"])
+@pytest.mark.parametrize(("part", "length"), CASES)
 async def test_what_follows_an_outage_is_the_oracles_answer(
     cluster: Cluster, own_redis: Server, tmp_path: Path, part: str, length: str
 ) -> None:

@@ -8,7 +8,8 @@ import psycopg
 import pytest
 
 from bucketd.scheduler.node import Scheduler
-from bucketd.store.statements import statements
+from bucketd.store import holds
+from bucketd.store.operation import drive_async
 from bucketd.timing import EverySpec
 from tests.scheduler.world import World
 from tests.support.rows import Rows
@@ -397,7 +398,7 @@ async def test_a_hold_that_is_released_while_it_is_settled_keeps_nothing_for_eve
     dsn = world.settings.dsn.get_secret_value()
     async with await psycopg.AsyncConnection.connect(dsn) as client:
         await client.execute("delete from bucketd.holds")
-        await client.execute(statements("holds")["judge"])
+        await drive_async(holds.judge(), client)
         settling = asyncio.create_task(world.settle(scheduler))
         await asyncio.wait({settling}, timeout=0.5)
         await client.commit()
