@@ -9,8 +9,8 @@ from uuid import UUID
 
 from bucketd.store.errors import NotFound
 from bucketd.store.operation import Operation, Query, Row
-from bucketd.store.plans import by_index
 from bucketd.store.statements import statements
+from bucketd.store.walks import by_index
 
 _SQL = "holds"
 STEP_ROWS = 10_000  # held rows a step of a release: a quarter of a second, far below the statement time-out

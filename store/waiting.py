@@ -11,8 +11,8 @@ from uuid import UUID
 
 from bucketd.store.holds import START, Place
 from bucketd.store.operation import Operation, Query, Row
-from bucketd.store.plans import by_index
 from bucketd.store.statements import statements
+from bucketd.store.walks import by_index
 
 _SQL = "waiting"
 KINDS = ("held", "deferred", "background", "retrying")

@@ -1,4 +1,4 @@
-"""Plans that do not change with the statistics, for statements that walk a backlog a short stretch at a time.
+"""Walks along an index, whatever the statistics say, for statements that go through a backlog a short stretch at a time.
 
 Where rows pile up within seconds the statistics are old, and a sort or a hash of all that waits in place of a walk along an index
 would be a statement that never ends in time.
@@ -11,7 +11,7 @@ from typing import TypeVar
 from bucketd.store.operation import Operation, Query
 from bucketd.store.statements import statements
 
-_SQL = "plans"
+_SQL = "walks"
 T = TypeVar("T")
 
 
