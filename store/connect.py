@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import redis
+from hiredis import pack_command as pack_in_c
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool
 from redis.asyncio import Redis
@@ -103,6 +104,9 @@ def _packing(kind: type[Any]) -> type[Any]:
     serializer = HiredisRespSerializer()
 
     def pack_command(self: Any, *args: Any) -> list[bytes]:
+        # What the serializer does before it calls the same function looks at each argument in Python: a third of the work of a ZADD.
+        if args[0] == "ZADD":
+            return [pack_in_c(args)]
         packed: list[bytes] = serializer.pack(*args)
         return packed
 

@@ -39,7 +39,10 @@ class Fire(NamedTuple):
 
 def tail(scheduled_at_s: int, previous_s: int | None, next_s: int | None) -> bytes:
     """The part of a fire that all schedules of one spec and instant share. None: there is no such occurrence."""
-    return _TAIL.pack(scheduled_at_s, min(previous_s or 0, FAR), min(next_s or 0, FAR), 0)
+    try:
+        return _TAIL.pack(scheduled_at_s, previous_s or 0, next_s or 0, 0)
+    except struct.error:  # a distance of more than 136 years; clamping every one would cost as much as packing it
+        return _TAIL.pack(scheduled_at_s, min(previous_s or 0, FAR), min(next_s or 0, FAR), 0)
 
 
 def members(heads: bytes, shared_tail: bytes) -> list[bytes]:

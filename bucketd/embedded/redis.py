@@ -24,6 +24,7 @@ SETTINGS = {
     "bind": "127.0.0.1",
     "daemonize": "no",
     "maxmemory-policy": "noeviction",
+    "zset-max-ziplist-entries": "16",  # as ops/redis.conf
     "appendonly": "no",
     "save": '""',
     "dbfilename": "dump.rdb",

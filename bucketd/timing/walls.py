@@ -12,23 +12,25 @@ DAY_S = 86_400
 class Walls:
     """The wall-clock minutes of one cron rule, in the years 1 to 9999."""
 
-    __slots__ = ("calendar", "times")
+    __slots__ = ("_matching", "calendar", "times")
 
     def __init__(self, calendar: Calendar | Excluding, times: tuple[int, ...]) -> None:
         self.calendar = calendar
         self.times = times  # seconds of the day, ascending, never empty
+        self._matching = calendar.next(0)  # a day that matches: most searches stay in the day of the one before
 
     def next(self, wall_s: int) -> int | None:
         """The first match >= `wall_s`, or None if the calendar ends before one."""
         day, second = divmod(wall_s, DAY_S)
-        match = self.calendar.next(day)
+        times = self.times
+        match = day if day == self._matching else self.calendar.next(day)
         if match == day:
-            times = self.times
+            self._matching = day
             at = bisect_left(times, second)
             if at < len(times):
                 return wall_s - second + times[at]
             match = self.calendar.next(day + 1)
-        return None if match is None else match * DAY_S + self.times[0]
+        return None if match is None else match * DAY_S + times[0]
 
     def previous(self, wall_s: int) -> int | None:
         """The last match < `wall_s`, or None if there is none back to year 1."""
