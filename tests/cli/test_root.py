@@ -22,6 +22,7 @@ def _commands(typer_app: object = app, before: tuple[str, ...] = ()) -> list[tup
     return found
 
 
+@pytest.mark.alone
 def test_help_answers_fast() -> None:
     """Heavy libraries are imported inside commands only; the best of three, the machine may be busy."""
     took_s = []
