@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import NamedTuple
@@ -88,11 +88,6 @@ def users(tenant: str, name: str, after: UUID | None, limit: int) -> Operation[l
     """The next schedules by id that name a calendar; locked."""
     values = {"tenant": tenant, "name": name, "after": after, "limit": limit}
     return [User(*row) for row in (yield Query(statements(_SQL)["users"], values))]
-
-
-def rules(spec_ids: Iterable[int]) -> Operation[dict[int, str]]:
-    """The rules of some specs."""
-    return dict((yield Query(statements(_SQL)["rules"], {"specs": list(spec_ids)})))
 
 
 def respec(changed: Sequence[Respec]) -> Operation[int]:

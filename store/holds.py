@@ -121,14 +121,10 @@ def judge(
         "without": without,
         "dry": dry_run,
     }
-    rows = yield from by_index(_rows(Query(statements(_SQL)["judge"], params)))
+    rows = yield from by_index(Query(statements(_SQL)["judge"], params))
     seen, last_id, last_at, deferred, catch_up, retrying, skipped, cancelled = rows[0]
     counts = Release(deferred, retrying, skipped, cancelled, catch_up)
     return Judged(counts, Place(last_id, last_at) if seen == (most or STEP_ROWS) else None)
-
-
-def _rows(query: Query) -> Operation[list[Row]]:
-    return (yield query)
 
 
 def _id(rows: list[Row], shown: str) -> int:

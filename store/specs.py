@@ -34,3 +34,8 @@ def intern(specs: Iterable[SpecRow]) -> Operation[dict[str, int]]:
         yield Query(statements("specs")["intern"], columns)
         found |= dict((yield Query(statements("specs")["find"], {"rules": [s.rule for s in missing]})))
     return found
+
+
+def rules(spec_ids: Iterable[int]) -> Operation[dict[int, str]]:
+    """The rules of some specs, by id."""
+    return dict((yield Query(statements("specs")["rules"], {"ids": list(spec_ids)})))

@@ -113,9 +113,9 @@ def count(day: tuple[datetime, datetime], runs: Filter, label: str | None, most:
     """Runs of a day that wait, at most `most` of them, by tenant and target, or by the value of a label."""
     params = {"low": day[0], "high": day[1], "most": most, **runs._asdict()}
     if label is None:
-        rows = yield from by_index(_rows(Query(statements(_SQL)["by_target"], params)))
+        rows = yield from by_index(Query(statements(_SQL)["by_target"], params))
     else:
-        rows = yield from by_index(_rows(Query(statements(_SQL)["by_label"], {**params, "label": label})))
+        rows = yield from by_index(Query(statements(_SQL)["by_label"], {**params, "label": label}))
     return [
         Counted(tenant, target, value, kind, runs, oldest.astimezone(UTC))
         for tenant, target, value, kind, runs, oldest in rows
@@ -157,12 +157,6 @@ def owed(windows: Sequence[Open], low_s: int, high_s: int, most: int) -> Operati
     return [Share(*row) for row in rows]
 
 
-def rules(spec_ids: Sequence[int]) -> Operation[dict[int, str]]:
-    """Rules of specs."""
-    rows = yield Query(statements(_SQL)["rules"], {"ids": list(spec_ids)})
-    return dict(rows)
-
-
 def end_backfills(runs: Filter, *, dry_run: bool) -> Operation[tuple[int, ...]]:
     """Ends users' backfills that are wholly inside a filter, or tells which those are."""
     rows = yield Query(statements(_SQL)["end_backfills"], {**runs._asdict(), "dry": dry_run})
@@ -196,7 +190,7 @@ def drop(runs: Filter, kinds: Sequence[str], stage: Stage, *, dry_run: bool) -> 
             "most": STEP_ROWS,
         }
         query = Query(statements(_SQL)["drop_waking"], params)
-    rows = yield from by_index(_rows(query))
+    rows = yield from by_index(query)
     seen, last_id, last, *counts = rows[0]
     found = Dropped(*counts)
     if stage.part == "held":
@@ -236,7 +230,3 @@ def _open(row: Row) -> Open:
         id_, kind, tenant, name, target_id, target, json.loads(labels or "{}"), partition, from_at.astimezone(UTC),
         until_at.astimezone(UTC), cursor_id, cursor_at_s, created,
     )  # fmt: skip
-
-
-def _rows(query: Query) -> Operation[list[Row]]:
-    return (yield query)

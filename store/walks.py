@@ -6,18 +6,17 @@ would be a statement that never ends in time.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from bucketd.store.operation import Operation, Query
+from bucketd.store.operation import Operation, Query, Row
 from bucketd.store.statements import statements
 
 _SQL = "walks"
-T = TypeVar("T")
 
 
-def by_index(operation: Operation[T]) -> Operation[T]:
-    """Runs an operation with walks along indexes alone. For use inside a transaction, whose own settings are as before afterwards."""
-    rows = yield Query(statements(_SQL)["narrow"])
-    result = yield from operation
-    yield Query(statements(_SQL)["restore"], {"names": [row[0] for row in rows], "values": [row[1] for row in rows]})
-    return result
+def by_index(query: Query) -> Operation[list[Row]]:
+    """The rows of a query, by walks along indexes alone. For use inside a transaction, whose own settings are as before afterwards."""
+    before = yield Query(statements(_SQL)["narrow"])
+    rows = yield query
+    yield Query(
+        statements(_SQL)["restore"], {"names": [row[0] for row in before], "values": [row[1] for row in before]}
+    )
+    return rows

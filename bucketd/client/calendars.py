@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from math import ceil
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ import psycopg
 
 from bucketd.client import checks, cursors
 from bucketd.client.exclusions import Excluded
+from bucketd.client.inputs import counts_from, end_of
 from bucketd.client.results import Page
 from bucketd.client.session import AsyncSession, Session
 from bucketd.errors import Conflict, NotFound
@@ -20,7 +21,7 @@ from bucketd.store import calendars, schedules, specs
 from bucketd.store.calendars import Calendar, Respec, User
 from bucketd.store.operation import Operation
 from bucketd.store.specs import SpecRow
-from bucketd.timing import AtSpec, Spec, count_between, load_rule, nth_fire
+from bucketd.timing import AtSpec, Spec, count_between, load_rule
 
 CHUNK = 5_000
 MOST_DATES = 5_000
@@ -113,7 +114,7 @@ def _put(name: str, dates: Iterable[date], tenant: str) -> Operation[Calendar]:
 def _respec(tenant: str, users: list[User]) -> Operation[None]:
     """New specs for schedules one of whose calendars has changed: the same rule without other days."""
     excluded = Excluded((yield from calendars.dates(sorted({(tenant, n) for user in users for n in user.calendars}))))
-    rules = yield from calendars.rules({user.spec_id for user in users})
+    rules = yield from specs.rules({user.spec_id for user in users})
     old = {spec_id: load_rule(rule) for spec_id, rule in rules.items()}
     made: dict[tuple[int, tuple[int, ...]], Spec] = {}  # users are many, what they share is little
     fresh: dict[UUID, Spec] = {}
@@ -138,10 +139,9 @@ def _end(user: User, old: Spec, fresh: Spec, now_s: float) -> datetime | None:
     """The end that leaves a schedule with max_runs as many occurrences as it had left; other ends stay."""
     if user.max_runs is None or user.ends_at is None:
         return user.ends_at
-    from_s = ceil(max(now_s, user.starts_at.timestamp() if user.starts_at else now_s))
+    from_s = counts_from(now_s, user.starts_at)
     left = count_between(old, from_s, ceil(user.ends_at.timestamp()), user.phase)
-    last_s = nth_fire(fresh, from_s - 1, left, user.phase) if left else None
-    return user.ends_at if not left else None if last_s is None else datetime.fromtimestamp(last_s + 1, UTC)
+    return end_of(fresh, from_s, left, user.phase) if left else user.ends_at
 
 
 def _get(name: str, tenant: str) -> Operation[Calendar]:

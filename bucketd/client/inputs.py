@@ -14,7 +14,7 @@ from bucketd.client.timings import At, Cron, Every, Timing, aware, expression_of
 from bucketd.errors import InvalidInput
 from bucketd.store.schedules import Found, ScheduleRow
 from bucketd.store.specs import SpecRow
-from bucketd.timing import load_rule, next_fire, nth_fire
+from bucketd.timing import Spec, load_rule, next_fire, nth_fire
 
 Overlap: TypeAlias = Literal["allow", "skip", "queue_one", "queue_all", "cancel_running"]
 Misfire: TypeAlias = Literal["run_once", "skip", "catch_up"]
@@ -108,7 +108,7 @@ class Draft(NamedTuple):
         """
         if self.max_runs is None or from_s <= now_s or self._keeps_end(found, row.spec_id, row.phase):
             return None
-        first_s = next_fire(load_rule(spec.rule), self._begin_s(now_s) - 1, row.phase)
+        first_s = next_fire(load_rule(spec.rule), counts_from(now_s, self.starts_at) - 1, row.phase)
         if first_s is None or first_s >= from_s:
             return None
         return row._replace(ends_at=self._last_end(None, spec, row.spec_id, row.phase, from_s))
@@ -118,15 +118,22 @@ class Draft(NamedTuple):
         assert self.max_runs is not None
         if found and self._keeps_end(found, spec_id, phase):
             return found.ends_at
-        last_s = nth_fire(load_rule(spec.rule), self._begin_s(now_s) - 1, self.max_runs, phase)
-        return None if last_s is None else datetime.fromtimestamp(last_s + 1, UTC)
+        return end_of(load_rule(spec.rule), counts_from(now_s, self.starts_at), self.max_runs, phase)
 
     def _keeps_end(self, found: Found | None, spec_id: int, phase: int) -> bool:
         counted = spec_id, phase, self.max_runs, self.starts_at
         return found is not None and (found.spec_id, found.phase, found.max_runs, found.starts_at) == counted
 
-    def _begin_s(self, now_s: float) -> int:
-        return ceil(max(now_s, self.starts_at.timestamp() if self.starts_at else now_s))
+
+def counts_from(now_s: float, starts_at: datetime | None) -> int:
+    """The first second whose occurrence counts for max_runs, epoch seconds."""
+    return ceil(max(now_s, starts_at.timestamp() if starts_at else now_s))
+
+
+def end_of(spec: Spec, from_s: int, runs: int, phase: int) -> datetime | None:
+    """The end just behind the last of so many occurrences at or after `from_s`; None if there are fewer."""
+    last_s = nth_fire(spec, from_s - 1, runs, phase)
+    return None if last_s is None else datetime.fromtimestamp(last_s + 1, UTC)
 
 
 def check(given: ScheduleInput) -> Draft:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from bucketd.client import checks
 from bucketd.client.remainder import at_most
 from bucketd.errors import InvalidInput, NotFound
-from bucketd.store import targets, waiting
+from bucketd.store import specs, targets, waiting
 from bucketd.store.operation import Operation
 from bucketd.store.waiting import Counted, Filter, Open, Share
 from bucketd.timing import Spec, TimingError, load_rule
@@ -227,7 +227,7 @@ def _specs(shares: Sequence[Share]) -> Operation[dict[int, Spec]]:
     crons = {share.spec_id: share.schedules for share in shares if share.spec_kind == "cron"}
     ids = sorted(crons, key=crons.__getitem__, reverse=True)[:RULES]
     found = {}
-    for spec_id, rule in ((yield from waiting.rules(ids)) if ids else {}).items():
+    for spec_id, rule in ((yield from specs.rules(ids)) if ids else {}).items():
         try:
             found[spec_id] = load_rule(rule)
         except TimingError:

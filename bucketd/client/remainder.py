@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from bucketd.store.waiting import Share
 from bucketd.timing import CronSpec, Spec, count_between
+from bucketd.timing.offsets import DAY_S
 
-DAY_S = 86_400
 COUNTED = 1_000_000  # occurrences of crons that are counted one by one; beyond, as many as their times of day allow
 
 

@@ -35,10 +35,6 @@ where s.tenant = %(tenant)s::text and s.calendars <> '{}' and %(name)s::text = a
     and (%(after)s::uuid is null or s.id > %(after)s::uuid)
 order by s.id limit %(limit)s::integer for no key update of s
 
--- name: rules
--- The rules of some specs: a calendar has many users with few rules, and with many dates a rule is long.
-select spec_id, rule from bucketd.specs where spec_id = any(%(specs)s::integer[])
-
 -- name: respec
 -- Gives schedules their new specs: a timing edit, which holds from now.
 update bucketd.schedules s set spec_id = u.spec_id, ends_at = u.ends_at

@@ -9,3 +9,7 @@ select n.kind, n.rule, n.every_s
 from unnest(%(kinds)s::text[], %(rules)s::text[], %(every_s)s::integer[]) n(kind, rule, every_s)
 order by n.rule
 on conflict (md5(rule)) do nothing
+
+-- name: rules
+-- The rules of some specs, apart from their schedules: those are many, and with many excluded dates a rule is long.
+select spec_id, rule from bucketd.specs where spec_id = any(%(ids)s::integer[])

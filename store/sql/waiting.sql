@@ -80,10 +80,6 @@ from (
 ) s join bucketd.specs p on p.spec_id = s.spec_id
 group by 1, 2, 3, 4
 
--- name: rules
--- Rules of specs.
-select spec_id, rule from bucketd.specs where spec_id = any(%(ids)s::integer[])
-
 -- name: end_backfills
 -- Ends users' open backfills that are wholly inside a filter; runs that they made already wait like any other. dry: only tells which.
 with inside as materialized (
