@@ -7,7 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bucketd.runner.admission import Admission
-from bucketd.runner.call import Answer, Caller, headers_of, timeout_s
+from bucketd.runner.call import Answer, Caller
+from bucketd.runner.request import headers_of, timeout_s
 from bucketd.runner.run import Run
 from bucketd.store.clock import monotonic
 from bucketd.store.runners import CallTarget

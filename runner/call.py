@@ -8,29 +8,21 @@ environment are all unwanted. A POST is never repeated below this line.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from importlib.metadata import version
-from typing import Any
 
 import aiohttp
 import httpx
 from httpx_aiohttp import AiohttpTransport
 
-from bucketd.runner.admission import Admission
 from bucketd.runner.retry import retry_after_s
-from bucketd.runner.run import Run
-from bucketd.store.clock import monotonic, wall
+from bucketd.store.clock import wall
 from bucketd.store.runners import CallTarget
 
 READ_BYTES = 64 * 1024  # of an answer; what is longer costs its connection
 SHOWN_CHARS = 300  # of an answer in the row's failure
-LONGEST_CALL_S = 1800.0
 _url = lru_cache(maxsize=4096)(httpx.URL)  # parsing costs an eighth of a call
-USER_AGENT = f"bucketd/{version('bucketd')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,78 +90,3 @@ class Caller:
         shown = read[: SHOWN_CHARS * 4].decode("utf-8", "replace")[:SHOWN_CHARS]
         after = retry_after_s(response.headers.get("retry-after"), datetime.fromtimestamp(wall(), UTC))
         return Answer(response.status_code, f"HTTP {response.status_code} {shown}".rstrip(), after)
-
-
-def headers_of(target: CallTarget, webhook_id: str) -> dict[str, str]:
-    """Headers of every request; the target's own come first and cannot replace ours."""
-    return {
-        **{name.lower(): value for name, value in target.headers.items()},
-        "content-type": "application/json",
-        "user-agent": USER_AGENT,
-        "webhook-id": webhook_id,
-        "webhook-timestamp": str(int(wall())),
-        "idempotency-key": webhook_id,
-    }
-
-
-def timeout_s(own_s: int | None, target: CallTarget) -> float:
-    """The call's time-out: the schedule's own or the target's."""
-    return min(float(own_s or target.timeout_s), LONGEST_CALL_S)
-
-
-class SingleCalls:
-    """The lane of targets that take one run a request: at most `concurrency` in flight, oldest first."""
-
-    def __init__(
-        self,
-        concurrency: int,
-        *,
-        caller: Caller,
-        spawn: Callable[[Coroutine[Any, Any, None]], object],
-        admission: Admission,
-        may_begin: Callable[[], bool],
-        done: Callable[[list[Run], CallTarget, Answer], None],
-    ) -> None:
-        self._concurrency = concurrency
-        self._caller = caller
-        self._spawn = spawn
-        self._admission = admission
-        self._may_begin = may_begin
-        self._done = done
-        self._ready: deque[tuple[float, Run, CallTarget]] = deque()
-        self.in_flight = 0
-
-    def add(self, target: CallTarget, runs: list[Run]) -> None:
-        """Queues these runs."""
-        now = monotonic()
-        self._ready.extend((now, run, target) for run in runs)
-        self._admission.queued(len(runs))
-        self.pump()
-
-    def pump(self) -> None:
-        """Begins as many calls as may be in flight, if the lease is believed and the runner goes on."""
-        while self._ready and self.in_flight < self._concurrency and self._may_begin():
-            since, run, target = self._ready.popleft()
-            self.in_flight += 1
-            self._admission.waited(monotonic() - since)
-            self._admission.queued(-1)
-            self._spawn(self._call(run, target))
-
-    async def _call(self, run: Run, target: CallTarget) -> None:
-        try:
-            headers = headers_of(target, run.run_id)
-            headers["bucketd-attempt"] = str(run.attempt)
-            answer = await self._caller.post(target, run.body.encode(), headers, timeout_s(run.timeout_s, target))
-            self._done([run], target, answer)
-        finally:
-            self.in_flight -= 1
-            self.pump()
-
-    def take_back(self, waited_s: float) -> list[Run]:
-        """Removes the runs that have waited so long for their call."""
-        found = []
-        before = monotonic() - waited_s
-        while self._ready and self._ready[0][0] <= before:
-            found.append(self._ready.popleft()[1])
-        self._admission.queued(-len(found))
-        return found

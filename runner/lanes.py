@@ -8,10 +8,11 @@ from typing import Any
 
 from bucketd.runner.admission import Admission
 from bucketd.runner.batch import BatchCalls
-from bucketd.runner.call import Caller, SingleCalls
+from bucketd.runner.call import Caller
 from bucketd.runner.heartbeat import Heartbeat
 from bucketd.runner.result import Results
 from bucketd.runner.run import Run
+from bucketd.runner.single import SingleCalls
 from bucketd.runner.targets import Targets
 
 STALE_S = (

@@ -30,6 +30,11 @@ class CallTarget:
     retry_cap_s: float
     batch_max: int
     batch_linger_ms: int
+    batch_by_tenant: bool
+    body: str  # envelope or raw
+    max_running: int | None
+    rate_per_s: float | None
+    complete_within_s: int | None  # None: a 202 is a success like any other
 
 
 async def join(connection: psycopg.AsyncConnection[Any], runner_id: UUID, *, host: str, pid: int) -> None:

@@ -48,6 +48,12 @@ create table bucketd.targets (
     retry_cap_s real not null default 3600 check (retry_cap_s >= 0),
     batch_max integer not null default 1 check (batch_max between 1 and 10000),
     batch_linger_ms integer not null default 0 check (batch_linger_ms between 0 and 60000),
+    batch_by_tenant boolean not null default false,   -- a request carries runs of one tenant only
+    body text not null default 'envelope' check (body in ('envelope', 'raw')),  -- raw: the payload alone, as stored
+    max_running integer check (max_running between 1 and 1000000),  -- runs of it at once, in the whole cluster
+    rate_per_s real check (rate_per_s > 0 and rate_per_s <= 1000000),  -- calls a second, in the whole cluster
+    complete_within_s integer check (complete_within_s between 1 and 604800),  -- a 202 means: I shall report; null: it is a success
+    dead_hook_url text check (dead_hook_url ~* '^https?://'),  -- is told of each run that dies
     revision integer not null default 1,
     created_at timestamptz not null default bucketd.bucketd_now(),
     updated_at timestamptz not null default bucketd.bucketd_now()
@@ -71,6 +77,9 @@ create table bucketd.schedules (
     expression text not null default '',      -- as the user typed it
     payload json not null default 'null' check (octet_length(payload::text) <= 65536),
     timeout_s integer check (timeout_s between 1 and 86400),
+    max_attempts smallint check (max_attempts between 1 and 100),  -- this and the next two: in place of the target's
+    retry_base_s real check (retry_base_s >= 0),
+    retry_cap_s real check (retry_cap_s >= 0),
     overlap text not null default 'skip' check (overlap in ('allow', 'skip', 'queue_one', 'queue_all', 'cancel_running')),
     misfire text not null default 'run_once' check (misfire in ('run_once', 'skip', 'catch_up')),
     misfire_threshold_s integer not null default 60 check (misfire_threshold_s >= 1),
@@ -151,12 +160,12 @@ begin
         new.updated_at := old.updated_at;
         -- Settling raises floors without telling anybody: that is no edit, and neither is an update that changes nothing.
         if (new.tenant, new.name, new.spec_id, new.phase, new.jitter_s, new.target_id, new.expression, new.payload::text,
-            new.timeout_s, new.overlap, new.misfire, new.misfire_threshold_s, new.deadline_s, new.catch_up_window_s,
+            new.timeout_s, new.max_attempts, new.retry_base_s, new.retry_cap_s, new.overlap, new.misfire, new.misfire_threshold_s, new.deadline_s, new.catch_up_window_s,
             new.catch_up_cap, new.labels, new.paused, new.pause_reason, new.paused_until, new.starts_at, new.ends_at, new.max_runs,
             new.exclude_dates, new.calendars, new.retimes)
            is not distinct from
            (old.tenant, old.name, old.spec_id, old.phase, old.jitter_s, old.target_id, old.expression, old.payload::text,
-            old.timeout_s, old.overlap, old.misfire, old.misfire_threshold_s, old.deadline_s, old.catch_up_window_s,
+            old.timeout_s, old.max_attempts, old.retry_base_s, old.retry_cap_s, old.overlap, old.misfire, old.misfire_threshold_s, old.deadline_s, old.catch_up_window_s,
             old.catch_up_cap, old.labels, old.paused, old.pause_reason, old.paused_until, old.starts_at, old.ends_at, old.max_runs,
             old.exclude_dates, old.calendars, old.retimes) then
             return new;
@@ -337,14 +346,18 @@ create index backfills_open on bucketd.backfills (backfill_id) where finished_at
 
 create table bucketd.holds (
     hold_id integer generated always as identity primary key,
+    kind text not null default 'user' check (kind in ('user', 'breaker')),  -- breaker: a runner's, of a target that fails
     scope text not null check (scope in ('all', 'tenant', 'target')),
     tenant text,
     target_id integer,
     reason text not null default '',
     created_at timestamptz not null default bucketd.bucketd_now(),
-    check ((scope = 'tenant') = (tenant is not null) and (scope = 'target') = (target_id is not null))
+    openings integer not null default 1,      -- breaker: how often it opened in a row; the pause grows with it
+    probe_at timestamptz,                     -- breaker: when some held runs are let through to see
+    check ((scope = 'tenant') = (tenant is not null) and (scope = 'target') = (target_id is not null)),
+    check ((kind = 'breaker') = (probe_at is not null) and (kind = 'user' or scope = 'target'))
 );
-create unique index holds_key on bucketd.holds (scope, coalesce(tenant, ''), coalesce(target_id, 0));
+create unique index holds_key on bucketd.holds (scope, coalesce(tenant, ''), coalesce(target_id, 0), kind);
 
 -- Outlives retention: holds what is needed to look at a failure, and to run it again, when its day is long gone.
 create table bucketd.dead_letters (

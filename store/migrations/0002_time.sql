@@ -98,6 +98,12 @@ declare
             then jsonb_build_array(old.expression, new.expression) end,
         'timeout_s', case when new.timeout_s is distinct from old.timeout_s
             then jsonb_build_array(old.timeout_s, new.timeout_s) end,
+        'max_attempts', case when new.max_attempts is distinct from old.max_attempts
+            then jsonb_build_array(old.max_attempts, new.max_attempts) end,
+        'retry_base_s', case when new.retry_base_s is distinct from old.retry_base_s
+            then jsonb_build_array(old.retry_base_s, new.retry_base_s) end,
+        'retry_cap_s', case when new.retry_cap_s is distinct from old.retry_cap_s
+            then jsonb_build_array(old.retry_cap_s, new.retry_cap_s) end,
         'overlap', case when new.overlap is distinct from old.overlap then jsonb_build_array(old.overlap, new.overlap) end,
         'misfire', case when new.misfire is distinct from old.misfire then jsonb_build_array(old.misfire, new.misfire) end,
         'misfire_threshold_s', case when new.misfire_threshold_s is distinct from old.misfire_threshold_s

@@ -2,7 +2,7 @@
 -- Holds everything, a tenant or a target; a hold that stands takes the new reason.
 insert into bucketd.holds as h (scope, tenant, target_id, reason)
 values (%(scope)s::text, %(tenant)s::text, %(target_id)s::integer, %(reason)s::text)
-on conflict (scope, coalesce(tenant, ''), coalesce(target_id, 0)) do update set reason = excluded.reason
+on conflict (scope, coalesce(tenant, ''), coalesce(target_id, 0), kind) do update set reason = excluded.reason
 where h.reason is distinct from excluded.reason
 
 -- name: list

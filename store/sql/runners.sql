@@ -19,5 +19,6 @@ update bucketd.runners set dead_at = bucketd.bucketd_now() where runner_id = %(r
 -- name: targets
 -- What a call needs to know about these targets.
 select target_id, revision, name, url, headers, connect_timeout_s::float8 as connect_timeout_s, timeout_s::float8 as timeout_s,
-    max_attempts, retry_base_s::float8 as retry_base_s, retry_cap_s::float8 as retry_cap_s, batch_max, batch_linger_ms
+    max_attempts, retry_base_s::float8 as retry_base_s, retry_cap_s::float8 as retry_cap_s, batch_max, batch_linger_ms,
+    batch_by_tenant, body, max_running, rate_per_s::float8 as rate_per_s, complete_within_s
 from bucketd.targets where target_id = any(%(targets)s::int[])

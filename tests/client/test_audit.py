@@ -73,7 +73,8 @@ def test_a_schedule_from_its_creation_to_its_end(quiet: Client) -> None:
 
 
 OTHER: dict[str, Any] = {
-    "tenant": "t2", "name": "b", "phase": 7, "jitter_s": 9, "expression": "e", "timeout_s": 9, "overlap": "allow",
+    "tenant": "t2", "name": "b", "phase": 7, "jitter_s": 9, "expression": "e", "timeout_s": 9, "max_attempts": 9,
+    "retry_base_s": 9.0, "retry_cap_s": 9.0, "overlap": "allow",
     "misfire": "skip", "misfire_threshold_s": 9, "deadline_s": 9, "catch_up_window_s": 90, "catch_up_cap": 9,
     "labels": '{"a": "b"}', "paused": True, "pause_reason": "r", "paused_until": SOON, "starts_at": SOON, "ends_at": SOON,
     "max_runs": 9, "exclude_dates": [date(2027, 1, 1)], "calendars": ["bank"], "retimes": 1, "payload": '{"x": 1}',

@@ -80,7 +80,9 @@ def test_an_error_can_stand_in_a_row() -> None:
     assert len(error_text("x" * 10_000)) == 1_000
 
 
-TARGET = CallTarget(1, 1, "t", "http://h/", {}, 5.0, 30.0, 3, 10.0, 100.0, 1, 0)
+TARGET = CallTarget(
+    1, 1, "t", "http://h/", {}, 5.0, 30.0, 3, 10.0, 100.0, 1, 0, False, "envelope", None, None, None
+)
 
 
 def test_what_a_failure_means_for_its_run() -> None:
