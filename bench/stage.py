@@ -20,6 +20,7 @@ from bench.profiler import KINDS, Profiler
 from bench.target import Deliveries
 from bucketd.cli.children import LEASH
 from bucketd.embedded import start_postgres, start_redis
+from bucketd.store.allow_list import LOOPBACK
 from bucketd.store.migrate import migrate
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,6 +88,17 @@ class Stage:
         """One runner."""
         self._start(f"runner {number}", ["-m", "bucketd.runner"])
 
+    def start_arrivals(self) -> tuple[int, int]:
+        """The servers of bench.arrivals: ports of the prompt one and of the one that hangs."""
+        self._arrivals = self._start("target of arrivals", ["-m", "bench.arrivals"], answers=True)
+        prompt, hanging = self._line(self._arrivals).split()
+        return int(prompt), int(hanging)
+
+    def arrivals(self) -> list[tuple[str, str, float, float]]:
+        """What came to the prompt one since the last time: tenant, path, due (epoch seconds), lateness (s)."""
+        found: list[tuple[str, str, float, float]] = json.loads(self._ask("read", self._arrivals))
+        return found
+
     def check(self) -> None:
         """Raises RuntimeError if a process has ended."""
         for name, process in self._started:
@@ -128,15 +140,17 @@ class Stage:
                     process.stdout.close()
         self._started.clear()
 
-    def _ask(self, command: str) -> str:
-        assert self._target.stdin is not None
-        self._target.stdin.write(command + "\n")
-        self._target.stdin.flush()
-        return self._line()
+    def _ask(self, command: str, of: subprocess.Popen[str] | None = None) -> str:
+        process = of or self._target
+        assert process.stdin is not None
+        process.stdin.write(command + "\n")
+        process.stdin.flush()
+        return self._line(process)
 
-    def _line(self) -> str:
-        assert self._target.stdout is not None
-        line = self._target.stdout.readline().strip()
+    def _line(self, of: subprocess.Popen[str] | None = None) -> str:
+        process = of or self._target
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
         if not line:
             raise RuntimeError(
                 f"expected an answer from the target, got none; its log ends with:\n{self.log_tail('target')}"
@@ -166,9 +180,10 @@ class Stage:
         return self.directory / f"{name.replace(' ', '-')}.log"
 
     def _environment(self) -> dict[str, str]:
-        """Defaults, whatever the caller has set."""
+        """Defaults, whatever the caller has set, but that runners may call the target on this machine."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("BUCKETD_")}
-        return {**inherited, "BUCKETD_DSN": self.postgres.url, "BUCKETD_REDIS_URL": self.redis.url}
+        ours = {"BUCKETD_DSN": self.postgres.url, "BUCKETD_REDIS_URL": self.redis.url, "BUCKETD_EGRESS_ALLOW": LOOPBACK}
+        return {**inherited, **ours}
 
     def _tidy(self) -> None:
         if self._keep:

@@ -12,6 +12,7 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import cast
 
@@ -126,10 +127,10 @@ def answer(line: str) -> str:
     raise ValueError(f"expected count or verify, got {word!r}")
 
 
-async def serve() -> None:
+async def serve(connection: type[Connection] = Connection, answer: Callable[[str], str] = answer) -> None:
     """Prints its port, then answers until standard input ends."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Connection, "127.0.0.1", 0)
+    server = await loop.create_server(connection, "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     ended = asyncio.Event()
 

@@ -4,7 +4,8 @@ Three bounds, the smallest wins:
 - `ready` (claimed, call not begun) < window. A claimed run should be called at once: a pause or a deletion made now must not be
   overtaken by a call much later, and another runner may have room. So the window starts at the number of calls that can be in
   flight, doubles whenever everything ready was begun while fires had to wait, and halves when something waited a second; never
-  above 2 confirm batches + concurrency.
+  above 2 confirm batches + concurrency. But while runs are turned away because their host or tenant has no place, a whole batch may
+  be claimed: those that have one stand behind them.
 - `open` (claimed, result not written) < 16 confirm batches + concurrency: what a slow target or a dead Postgres may leave here.
 - bytes of bodies, by the running mean: 64 MiB open, 8 MiB a batch, whatever the payloads are.
 """
@@ -21,6 +22,7 @@ OPEN_BYTES = 64 * 1024 * 1024
 BATCH_BYTES = 8 * 1024 * 1024
 LEAST_WINDOW = 16
 WAITED_S = 1.0
+TURNED_S = 1.0  # so long after a run was turned away, others that will be are expected
 
 
 class Admission:
@@ -37,6 +39,7 @@ class Admission:
         self._mean_bytes = 512.0
         self._limited = False
         self._shrunk_at = 0.0
+        self._turned_at = float("-inf")
         self._room = asyncio.Event()
         self._room.set()
 
@@ -45,6 +48,8 @@ class Admission:
         free = self.window - self.ready - self._reserved
         if free < wanted:
             self._limited = True
+            if monotonic() - self._turned_at < TURNED_S:
+                free = max(free, self._batch - self._reserved)
         held = self.open + self._reserved
         return max(
             0, min(wanted, free, self._open_bound - held, int(OPEN_BYTES / self._mean_bytes) - held, self._byte_batch())
@@ -52,6 +57,11 @@ class Admission:
 
     def _byte_batch(self) -> int:
         return max(1, min(self._batch, int(BATCH_BYTES / self._mean_bytes)))
+
+    @property
+    def share(self) -> int:
+        """How many open runs a batch target may have in its requests: a quarter of all."""
+        return self._open_bound // 4
 
     @property
     def under_pressure(self) -> bool:
@@ -98,6 +108,10 @@ class Admission:
         if seconds > WAITED_S and now - self._shrunk_at > WAITED_S:
             self.window = max(self.window // 2, LEAST_WINDOW)
             self._shrunk_at = now
+
+    def turned_away(self) -> None:
+        """Runs that were claimed found no place."""
+        self._turned_at = monotonic()
 
     def ended(self, runs: int) -> None:
         """So many runs are written or given up."""

@@ -6,11 +6,12 @@ per run there are one join, one hex and one quoted name.
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bucketd.store.arrays import packed_instant
 from bucketd.store.fires import FAR
@@ -65,3 +66,15 @@ def body(run_id: str, name: str, tenant: str, instants: str, attempt: int, paylo
         f'{{"run_id":"{run_id}","schedule":{quoted(name)},"tenant":{quoted_tenant(tenant)},{instants},'
         f'"attempt":{attempt},"payload":{payload}}}'
     )
+
+
+_PAYLOAD = ',"payload":'
+
+
+def taken_apart(text: str) -> tuple[dict[str, Any], str]:
+    """What `body` joined: the members of the envelope, and the payload as stored.
+
+    The first `"payload":` is the member: within a text quotes are escaped, and no member before it has that name.
+    """
+    end = text.index(_PAYLOAD)
+    return json.loads(text[:end] + "}"), text[end + len(_PAYLOAD) : -1]

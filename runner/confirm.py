@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -21,6 +22,8 @@ from psycopg_pool import AsyncConnectionPool
 from bucketd.runner.admission import Admission
 from bucketd.runner.backlog import Acknowledger, Backlog, Message
 from bucketd.runner.bodies import body, moment_of_tail
+from bucketd.runner.cancel import Cancellations
+from bucketd.runner.failpoint import reach
 from bucketd.runner.heartbeat import Heartbeat
 from bucketd.runner.outage import Cause, Outage, cause
 from bucketd.runner.run import Claim, ClaimBook, Run
@@ -28,6 +31,7 @@ from bucketd.store import confirm as statement
 from bucketd.store.config import Settings
 from bucketd.store.confirm import FireBytes, Verdict
 from bucketd.store.log import warn
+from bucketd.store.model import instant, run_id
 
 EARLY_LOOK_S = 2.0  # an early fire is asked about again after at most this
 EARLY_LIMIT_S = 60.0  # a fire that is earlier than that is left to settling: it was drained by a broken clock
@@ -62,6 +66,7 @@ class Confirmer:
         admission: Admission,
         heartbeat: Heartbeat,
         book: ClaimBook,
+        cancellations: Cancellations,
         dispatch: Callable[[dict[int, list[Run]], dict[int, int]], Any],
     ) -> None:
         self._pool = pool
@@ -72,6 +77,7 @@ class Confirmer:
         self._admission = admission
         self._heartbeat = heartbeat
         self._book = book
+        self._cancellations = cancellations
         self._dispatch = dispatch
         self._failures: Counter[FireBytes] = Counter()  # bounded: only fires in the backlog, removed when decided
         self._outage = Outage("confirm")
@@ -91,7 +97,11 @@ class Confirmer:
         self._admission.reserve(len(fires))
         runs = size = 0
         try:
+            reach("before_confirm")
             lines, mine = await self._ask(fires, claim)
+            reach("after_commit")
+            if overtaken := next((line[-1] for line in lines if line[-1]), None):
+                self._cancellations.announce(_run_ids(overtaken))
             report, by_target, revisions, size = self._sort(fires, owners, claim, lines, mine)
             runs = report.confirmed
         except _RowError as error:
@@ -135,7 +145,7 @@ class Confirmer:
         revisions: dict[int, int] = {}
         odd: list[tuple[int, int, float | None]] = []
         confirmed = size = 0
-        for n, verdict, is_new, payload, tenant, name, target_id, timeout_s, wait_s, found in lines:
+        for n, verdict, is_new, payload, tenant, name, target_id, timeout_s, wait_s, found, _ in lines:
             if found is not None:
                 revisions = _revisions(found)
             if is_new or n in mine:
@@ -143,7 +153,7 @@ class Confirmer:
                 at, prefix, instants = moment_of_tail(tail)
                 run_id = prefix + schedule_id.hex()
                 text = body(run_id, name, tenant, instants, 1, payload)
-                run = Run(schedule_id, at, 1, claim, target_id, timeout_s, run_id, text)
+                run = Run(schedule_id, at, 1, claim, tenant, target_id, timeout_s, run_id, text)
                 size += len(text)
                 confirmed += 1
                 if target_id in by_target:
@@ -209,6 +219,11 @@ class Confirmer:
         warn("fire_failed", schedule=fires[0][0].hex(), tries=TRIES, error=str(error)[:200])
         self._acknowledger.decided(owners)
         return ConfirmReport(1, refused=Counter(failed=1))
+
+
+def _run_ids(text: str) -> list[str]:
+    pairs = (pair.split("@") for pair in text.split(","))
+    return [run_id(UUID(schedule_id), instant(int(at_us))) for schedule_id, at_us in pairs]
 
 
 def _revisions(text: str) -> dict[int, int]:

@@ -1,7 +1,7 @@
 """The runner process: one TaskGroup owns every task, and the order of start and stop is written here, once.
 
-Tasks: heartbeat, intake, reclaim, acknowledge, CONFIRMERS x confirm, wake, wake channel, RESULT_WRITERS x result,
-upkeep (stale runs, lost claims, the log line), and one task a call in flight.
+Tasks: heartbeat, intake, reclaim, acknowledge, CONFIRMERS x confirm, wake, wake channel, cancel channel, RESULT_WRITERS x result,
+breakers, tenants' caps, limits, hooks, upkeep (stale runs, lost claims, the log line), and one task a call in flight.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -18,21 +19,29 @@ from redis.exceptions import RedisError
 
 from bucketd.runner.admission import Admission
 from bucketd.runner.backlog import Acknowledger, Backlog
+from bucketd.runner.breaker import Rules
+from bucketd.runner.breakers import Breakers
 from bucketd.runner.call import Caller
+from bucketd.runner.cancel import Cancellations
 from bucketd.runner.confirm import Confirmer
 from bucketd.runner.heartbeat import Heartbeat
+from bucketd.runner.hooks import Hooks
 from bucketd.runner.intake import BLOCK_S, Intake
 from bucketd.runner.lanes import Lanes, cancel_all
 from bucketd.runner.outage import Outage
 from bucketd.runner.result import Results
 from bucketd.runner.run import ClaimBook, Incarnation
 from bucketd.runner.targets import Targets
+from bucketd.runner.tenants import TenantCaps
 from bucketd.runner.wake import Waker
+from bucketd.runner.watchdog import Watchdog
 from bucketd.store import queues
+from bucketd.store.allow_list import AllowList
 from bucketd.store.claims import sweep_lost
 from bucketd.store.clock import monotonic
 from bucketd.store.config import Settings
 from bucketd.store.connect import check_redis, make_pool, make_redis, postgres_errors
+from bucketd.store.keyring import KeyRing
 from bucketd.store.keys import Keys
 from bucketd.store.log import event, warn
 from bucketd.store.migrate import require_current
@@ -48,8 +57,9 @@ SWEEP_OLDER_S = 20.0  # longer than a statement with its wait for a connection c
 class Runner:
     """One runner. `run` is its whole life; `totals` counts what its services report."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, breaker_rules: Rules | None = None) -> None:
         self.settings = settings
+        self._breaker_rules = breaker_rules or Rules()
         self.totals: Counter[str] = Counter()
         self.started = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -74,8 +84,11 @@ class Runner:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         settings = self.settings
-        self._caller = Caller()
+        self._caller = Caller(AllowList.parse(settings.egress_allow))
         stack.push_async_callback(self._caller.close)
+        watchdog = Watchdog(self._caller.earliest_deadline)
+        stack.callback(watchdog.stop)
+        watchdog.start()
         self._redis = make_redis(settings, blocking_s=BLOCK_S)
         stack.push_async_callback(self._redis.aclose)
         with postgres_errors(settings):
@@ -97,15 +110,23 @@ class Runner:
         self.admission = Admission(settings)
         self.book = ClaimBook()
         self.heartbeat = Heartbeat(settings, self._heart_pool)
-        self.targets = Targets(self._pool)
+        self.targets = Targets(self._pool, KeyRing(settings.secret_keys.get_secret_value()))
+        self.cancellations = Cancellations(settings, self._redis)
+        self.breakers = Breakers(self._pool, self._breaker_rules)
         self.results = Results(self._hot, admission=self.admission, book=self.book)
+        self.tenants = TenantCaps(self._pool)
+        self.hooks = Hooks(self._pool, self._caller, self.targets, settings.wake_poll_s)
         self.lanes = Lanes(
-            settings.concurrency,
+            settings,
+            self._redis,
             caller=self._caller,
             group=group,
             admission=self.admission,
             heartbeat=self.heartbeat,
             targets=self.targets,
+            cancellations=self.cancellations,
+            breakers=self.breakers,
+            tenants=self.tenants,
             results=self.results,
         )
         self.backlog = Backlog(2 * settings.confirm_batch)
@@ -115,12 +136,22 @@ class Runner:
             "admission": self.admission,
             "heartbeat": self.heartbeat,
             "book": self.book,
+            "cancellations": self.cancellations,
             "dispatch": self.lanes.dispatch,
         }
         self.confirmer = Confirmer(
             settings, self._hot, backlog=self.backlog, acknowledger=self.acknowledger, **claiming
         )
-        self.waker = Waker(settings, self._hot, self._redis, **claiming)
+        waking: dict[str, Any] = claiming | {
+            "dispatch": partial(self.lanes.dispatch, overtaking=True),
+            "room": self.lanes.room,
+            "places": self.lanes.places,
+            "probing": self.breakers.probing,
+        }
+        self.waker = Waker(settings, self._hot, self._redis, **waking)
+        self.lanes.on_room = self.waker.nudged.set
+        self.breakers.on_open.append(self.lanes.give_back_of)
+        self.breakers.on_freed.append(self.waker.nudged.set)
         self.heartbeat.on_alive.append(self.lanes.pump)
         self.heartbeat.on_lost.append(self._lost)
 
@@ -139,6 +170,7 @@ class Runner:
 
         try:
             await self._once_up(self.heartbeat.run_once, "heartbeat")
+            await self._once_up(self.tenants.run_once, "tenant_caps")
             await self._once_up(self.intake.prepare, "intake")
             await self._serve(begin)
         except BaseException:
@@ -155,7 +187,10 @@ class Runner:
             raise
 
     async def _serve(self, begin: Callable[..., list[asyncio.Task[None]]]) -> None:
-        keepers = [self.heartbeat.run(), self.acknowledger.run(), self.waker.listen(), self._upkeep()]
+        keepers = [self.heartbeat.run(), self.acknowledger.run(), self.waker.listen(), self._break(), self._upkeep()]
+        keepers += [self.cancellations.listen(), self.cancellations.tell(), self.cancellations.watch(self._pool)]
+        keepers += [self.tenants.run(), self.lanes.limits.run(self._count)]
+        keepers += [self.hooks.run(self._count)]
         keepers += [self._write_results() for _ in range(RESULT_WRITERS)]
         keeping = begin(*keepers)
         claiming = begin(self._wake(), *(self._confirm() for _ in range(CONFIRMERS)))
@@ -195,6 +230,7 @@ class Runner:
 
     async def _let_go(self) -> None:
         with suppress(RedisError, OSError):
+            await self.lanes.limits.leave()
             await self.acknowledger.run_once()
             consumer = str(self.heartbeat.current.runner_id)
             await self.acknowledger.let_go(consumer, int(self.settings.reclaim_idle_s * 1000))
@@ -246,6 +282,14 @@ class Runner:
                 await self.waker.pause(report)
             except psycopg.Error as error:
                 await self.waker.survive(error)
+
+    async def _break(self) -> None:
+        while True:
+            try:
+                self._count(await self.breakers.run_once())
+                await self.breakers.pause()
+            except psycopg.Error as error:
+                await self.breakers.survive(error)
 
     async def _write_results(self) -> None:
         while True:

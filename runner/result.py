@@ -1,8 +1,9 @@
 """Step 5 of 5: target -> run row.
 
 Outcomes are collected for a few milliseconds and written by the batch, where attempt and claim are still ours; a row that is
-not was fenced (cancelled, or taken by the reaper) and its outcome is discarded and counted. If the process dies before the
-commit the rows stand under a claim of a dead runner: the next attempt repeats the call, which is why targets get the run's id.
+not was fenced (cancelled, taken by the reaper, or its target has reported the end already) and its outcome is discarded and
+counted. If the process dies before the commit the rows stand under a claim of a dead runner: the next attempt repeats the call,
+which is why targets get the run's id.
 A statement whose reply was lost is sent again: zero rows then mean done or fenced.
 """
 
@@ -11,25 +12,28 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from bucketd.runner.admission import Admission
 from bucketd.runner.call import Answer
+from bucketd.runner.failpoint import reach
 from bucketd.runner.outage import Cause, Outage, cause
-from bucketd.runner.retry import Class, classify, delay_s, error_text
+from bucketd.runner.retry import Class, classify
 from bucketd.runner.run import ClaimBook, Run, counted
 from bucketd.store import results as statement
 from bucketd.store.arrays import packed_int2
 from bucketd.store.log import warn
 from bucketd.store.results import Failed, Keys
+from bucketd.store.retry import Own, Policy, error_text
 from bucketd.store.runners import CallTarget
 
 BATCH = 2_000
+ACCEPTED = 202  # to a target with complete_within_s: the run goes on there, its end will be reported
 LINGER_S = 0.004  # outcomes of this time share a statement and a commit
 
 
@@ -39,7 +43,9 @@ class ResultReport:
 
     succeeded: int = 0
     failed: int = 0
+    accepted: int = 0
     given_back: int = 0
+    deferred: int = 0
     fenced: int = 0
     dropped: int = 0
 
@@ -47,6 +53,14 @@ class ResultReport:
 class _Success(NamedTuple):
     runs: list[Run]
     status: int
+
+
+class _Kind(NamedTuple):
+    """Outcomes of a rarer kind. `name`: the field of ResultReport that counts them; `write`: their statement."""
+
+    name: str
+    waiting: deque[tuple[Run, Any]]
+    write: Callable[[psycopg.AsyncConnection[Any], Keys, Sequence[Any], Sequence[int]], Awaitable[int]]
 
 
 class Results:
@@ -57,8 +71,12 @@ class Results:
         self._admission = admission
         self._book = book
         self._succeeded: deque[_Success] = deque()
-        self._failed: deque[tuple[Run, Failed]] = deque()
-        self._unmade: deque[Run] = deque()
+        self._unmade = _Kind("given_back", deque(), statement.give_back)
+        self._deferred = _Kind("deferred", deque(), statement.defer)
+        self._failed = _Kind("failed", deque(), _write_failures)
+        self._accepted = _Kind("accepted", deque(), statement.write_accepted)
+        # In this order: what others may take goes first.
+        self._rare = (self._unmade, self._deferred, self._failed, self._accepted)
         self._waiting = 0
         self._writing = 0
         self.some = asyncio.Event()
@@ -69,15 +87,23 @@ class Results:
 
     def done(self, runs: list[Run], target: CallTarget, answer: Answer) -> None:
         """The answer to the request that carried these runs."""
-        if answer.status is not None and classify(answer.status) is Class.SUCCESS:
+        reach("after_response")
+        if answer.status == ACCEPTED and target.complete_within_s is not None:
+            self._accepted.waiting.extend((run, target.complete_within_s) for run in runs)
+        elif answer.status is not None and classify(answer.status) is Class.SUCCESS:
             self._succeeded.append(_Success(runs, answer.status))
         else:
-            self._failed.extend((run, failure(run.attempt, target, answer, random.random())) for run in runs)
+            self._failed.waiting.extend((run, (run.attempt, target, answer)) for run in runs)
         self._added(len(runs))
 
     def give_back(self, runs: Sequence[Run]) -> None:
         """These runs were never called: anybody may take them."""
-        self._unmade.extend(runs)
+        self._unmade.waiting.extend((run, None) for run in runs)
+        self._added(len(runs))
+
+    def defer(self, runs: Sequence[Run], reason: str) -> None:
+        """These runs were never called: there is no place for them, `reason` (store/results.py) says where."""
+        self._deferred.waiting.extend((run, reason) for run in runs)
         self._added(len(runs))
 
     def _added(self, runs: int) -> None:
@@ -100,11 +126,8 @@ class Results:
 
     async def run_once(self) -> ResultReport:
         """Writes one batch of one kind: the rare kinds first. Waits while Postgres is away."""
-        if self._unmade:
-            return await self._write_back()
-        if self._failed:
-            return await self._write_failed()
-        return await self._write_succeeded()
+        kind = next((kind for kind in self._rare if kind.waiting), None)
+        return await (self._write_succeeded() if kind is None else self._write_rare(kind))
 
     async def _write_succeeded(self) -> ResultReport:
         runs: list[Run] = []
@@ -124,28 +147,18 @@ class Results:
         fenced = await self._write(living, len(runs), write)
         return ResultReport(succeeded=len(living) - fenced, fenced=fenced, dropped=dropped)
 
-    async def _write_failed(self) -> ResultReport:
-        pairs = [self._failed.popleft() for _ in range(min(BATCH, len(self._failed)))]
+    async def _write_rare(self, kind: _Kind) -> ResultReport:
+        pairs = [kind.waiting.popleft() for _ in range(min(BATCH, len(kind.waiting)))]
         self._took(len(pairs))
-        kept = [(run, failed) for run, failed in pairs if not run.claim.incarnation.ended]
+        kept = [(run, outcome) for run, outcome in pairs if not run.claim.incarnation.ended]
         living = [run for run, _ in kept]
 
         async def write(connection: psycopg.AsyncConnection[object], spent: Sequence[int]) -> int:
-            return await statement.write_failed(connection, _keys(living), [failed for _, failed in kept], spent)
+            return await kind.write(connection, _keys(living), [outcome for _, outcome in kept], spent)
 
         fenced = await self._write(living, len(pairs), write)
-        return ResultReport(failed=len(living) - fenced, fenced=fenced, dropped=len(pairs) - len(living))
-
-    async def _write_back(self) -> ResultReport:
-        runs = [self._unmade.popleft() for _ in range(min(BATCH, len(self._unmade)))]
-        self._took(len(runs))
-        living, dropped = _living(runs)
-
-        async def write(connection: psycopg.AsyncConnection[object], spent: Sequence[int]) -> int:
-            return await statement.give_back(connection, _keys(living), spent)
-
-        fenced = await self._write(living, len(runs), write)
-        return ResultReport(given_back=len(living) - fenced, fenced=fenced, dropped=dropped)
+        counts = {kind.name: len(living) - fenced}
+        return ResultReport(fenced=fenced, dropped=len(pairs) - len(living), **counts)
 
     def _took(self, runs: int) -> None:
         self._waiting -= runs
@@ -177,6 +190,7 @@ class Results:
             try:
                 async with self._pool.connection() as connection:
                     rows = await write(connection, spent)  # type: ignore[misc]
+                reach("after_result")
                 self._book.written(counts, spent)
                 self._outage.recovered()
                 return 0 if again else len(runs) - int(rows)
@@ -207,13 +221,25 @@ def _keys(runs: Sequence[Run]) -> Keys:
     )
 
 
-def failure(attempt: int, target: CallTarget, answer: Answer, draw: float) -> Failed:
-    """What a failed attempt means for its run. `draw` in [0, 1)."""
+async def _write_failures(
+    connection: psycopg.AsyncConnection[Any],
+    keys: Keys,
+    failures: Sequence[tuple[int, CallTarget, Answer]],
+    spent: Sequence[int],
+) -> int:
+    own = await statement.own_retries(connection, keys.ids)
+    decided = [
+        failure(attempt, target, answer, random.random(), own.get(schedule_id))
+        for schedule_id, (attempt, target, answer) in zip(keys.ids, failures, strict=True)
+    ]
+    return await statement.write_failed(connection, keys, decided, spent)
+
+
+def failure(attempt: int, target: CallTarget, answer: Answer, draw: float, own: Own | None = None) -> Failed:
+    """What a failed attempt means for its run. `draw` in [0, 1); `own`: what its schedule says of retries."""
     text = error_text(answer.error)
     if not answer.buildable or (answer.status is not None and classify(answer.status) is Class.REJECTED):
         return Failed(answer.status, text, None, "rejected")
-    if attempt >= target.max_attempts:
-        return Failed(answer.status, text, None, "attempts")
-    base_s, cap_s = target.retry_base_s, target.retry_cap_s
-    wait_s = delay_s(attempt, base_s=base_s, cap_s=cap_s, draw=draw, retry_after_s=answer.retry_after_s)
-    return Failed(answer.status, text, wait_s, None)
+    policy = Policy(target.max_attempts, target.retry_base_s, target.retry_cap_s).with_own(own)
+    wait_s = policy.next_s(attempt, draw, answer.retry_after_s)
+    return Failed(answer.status, text, wait_s, "attempts" if wait_s is None else None)

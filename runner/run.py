@@ -41,10 +41,12 @@ class Run(NamedTuple):
     at: bytes  # scheduled_at, an element of arrays.Instants
     attempt: int
     claim: Claim
+    tenant: str
     target_id: int
     timeout_s: int | None  # the schedule's own
     run_id: str
     body: str  # JSON object
+    background: bool = False  # catch-up and backfill: live work goes first
 
 
 class ClaimBook:

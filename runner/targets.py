@@ -13,14 +13,16 @@ import psycopg
 from psycopg_pool import AsyncConnectionPool
 
 from bucketd.runner.outage import Outage
+from bucketd.store.keyring import KeyRing
 from bucketd.store.runners import CallTarget, call_targets
 
 
 class Targets:
     """The cache. Bounded by the number of targets that exist; a target is small."""
 
-    def __init__(self, pool: AsyncConnectionPool) -> None:
+    def __init__(self, pool: AsyncConnectionPool, ring: KeyRing) -> None:
         self._pool = pool
+        self._ring = ring
         self._known: dict[int, CallTarget] = {}
         self._outage = Outage("targets")
 
@@ -41,5 +43,5 @@ class Targets:
 
     async def _fetch(self, target_ids: list[int]) -> None:
         async with self._pool.connection() as connection:
-            for target in await call_targets(connection, target_ids):
+            for target in await call_targets(connection, target_ids, self._ring):
                 self._known[target.target_id] = target

@@ -1,4 +1,5 @@
-"""Rows with a due wake_at go on: retries, triggers, backfills, what settling deferred or a dead runner left.
+"""Rows with a due wake_at go on (retries, triggers, backfills, what settling deferred or a dead runner left), and those that wait for
+a place as soon as there is one (places.py).
 
 Runs at each `wake_poll_s`, at once after a full batch, and at once when a message on the wake channel says that rows were
 written. If the process dies after the commit, the rows stand under a claim of a dead runner. If the reply is lost, nobody knows
@@ -21,14 +22,21 @@ from redis.exceptions import RedisError
 
 from bucketd.runner.admission import Admission
 from bucketd.runner.bodies import body, moment_of
+from bucketd.runner.cancel import Cancellations
 from bucketd.runner.heartbeat import Heartbeat
 from bucketd.runner.outage import Outage
+from bucketd.runner.places import Places
 from bucketd.runner.run import Claim, ClaimBook, Run
 from bucketd.store import wake as statement
+from bucketd.store.clock import monotonic
 from bucketd.store.config import Settings
 from bucketd.store.keys import Keys
+from bucketd.store.model import run_id
 
 MOST = 1_000  # rows a statement: with their payloads they are heavier than fires
+JITTER = 0.7  # the shortest period, of the one that is set
+BRISK_S = 0.1  # the period while runs queue behind others of their schedule: most calls take less
+BRISK_FOR_S = 1.0  # it lasts so long after one was seen
 LISTEN_S = 5.0  # a read of the channel: the poll covers what a dead connection hides
 
 
@@ -53,7 +61,11 @@ class Waker:
         admission: Admission,
         heartbeat: Heartbeat,
         book: ClaimBook,
+        cancellations: Cancellations,
         dispatch: Callable[[dict[int, list[Run]], dict[int, int]], Any],
+        room: Callable[[int], statement.Room],
+        places: Places,
+        probing: Callable[[Run], None],
     ) -> None:
         self._pool = pool
         self._redis = redis
@@ -64,18 +76,25 @@ class Waker:
         self._admission = admission
         self._heartbeat = heartbeat
         self._book = book
+        self._cancellations = cancellations
         self._dispatch = dispatch
+        self._room = room
+        self._places = places
+        self._looked_at = 0.0
+        self._brisk_until = 0.0
+        self._probing = probing
         self._outage = Outage("wake")
         self._listening = Outage("wake_channel")
         self.nudged = asyncio.Event()
 
     async def run_once(self) -> WakeReport:
         """One statement. Raises psycopg.Error; what was claimed then is the sweep's."""
-        room = self._admission.room(self._most)
-        if not room or self._heartbeat.current.ended:
+        await self._look()
+        room = self._room(self._most)
+        if not room.total or self._heartbeat.current.ended:
             return WakeReport()
         claim = self._book.new(self._heartbeat.current)
-        self._admission.reserve(room)
+        self._admission.reserve(room.total)
         runs: list[Run] = []
         rows: list[statement.Woken] = []
         try:
@@ -83,14 +102,26 @@ class Waker:
                 rows = await statement.take(
                     connection, claim.incarnation.runner_id, claim.number, room=room, dead_after_s=self._dead_after_s
                 )
-            runs = [_run(row, claim) for row in rows if row.status == "running"]
+            runs = [_run(row, claim) for row in _running(rows)]
+            if overtaken := [run_id(row.schedule_id, row.scheduled_at) for row in rows if row.status == "overtaken"]:
+                self._cancellations.announce(overtaken)
         finally:
-            self._admission.claimed(room, len(runs), sum(len(run.body) for run in runs))
+            self._admission.claimed(room.total, len(runs), sum(len(run.body) for run in runs))
             self._book.opened(claim, len(runs))
+        self._places.took(room, rows)
         if runs:
+            for run in [run for run, row in zip(runs, _running(rows), strict=True) if row.probe]:
+                self._probing(run)
             await self._dispatch(*_by_target(rows, runs))
         ended = Counter(row.status for row in rows if row.status != "running")
-        return WakeReport(len(runs), ended, full=len(rows) >= room)
+        return WakeReport(len(runs), ended, full=len(rows) >= room.total)
+
+    async def _look(self) -> None:
+        """Once a period: for which targets and tenants do rows wait until there is a place?"""
+        if monotonic() - self._looked_at >= self._poll_s * JITTER:
+            self._looked_at = monotonic()
+            async with self._pool.connection() as connection:
+                await self._places.find(connection)
 
     async def pause(self, report: WakeReport) -> None:
         """Until the next look is due."""
@@ -98,8 +129,11 @@ class Waker:
         if report.full:
             await self._admission.wait()
             return
+        if report.ended["waiting"]:
+            self._brisk_until = monotonic() + BRISK_FOR_S
+        poll_s = min(BRISK_S, self._poll_s) if monotonic() < self._brisk_until else self._poll_s
         try:
-            async with asyncio.timeout(self._poll_s * random.uniform(0.7, 1.0)):
+            async with asyncio.timeout(poll_s * random.uniform(JITTER, 1.0)):
                 await self.nudged.wait()
         except TimeoutError:
             pass
@@ -125,11 +159,26 @@ class Waker:
                 await pubsub.aclose()  # type: ignore[no-untyped-call]
 
 
+def _running(rows: list[statement.Woken]) -> list[statement.Woken]:
+    return [row for row in rows if row.status == "running"]
+
+
 def _run(row: statement.Woken, claim: Claim) -> Run:
     moment = moment_of(row.scheduled_at)
     run_id = moment.id_prefix + row.schedule_id.hex
     text = body(run_id, row.name, row.tenant, moment.instants, row.attempt, row.payload)
-    return Run(row.schedule_id.bytes, moment.at, row.attempt, claim, row.target_id, row.timeout_s, run_id, text)
+    return Run(
+        row.schedule_id.bytes,
+        moment.at,
+        row.attempt,
+        claim,
+        row.tenant,
+        row.target_id,
+        row.timeout_s,
+        run_id,
+        text,
+        row.background,
+    )
 
 
 def _by_target(rows: list[statement.Woken], runs: list[Run]) -> tuple[dict[int, list[Run]], dict[int, int]]:

@@ -13,7 +13,7 @@ from bucketd.store.operation import Operation, Query
 from bucketd.store.statements import statements
 
 _SQL = "audit"
-KINDS = ("schedule", "target", "hold", "calendar", "backfill", "run")
+KINDS = ("schedule", "target", "tenant", "hold", "calendar", "backfill", "run")
 FORGET_ROWS = 20_000  # a statement
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 import psycopg
 
-from bucketd.store.arrays import int8s
+from bucketd.store.arrays import Instants, Int8s, Uuids, int8s
 from bucketd.store.statements import statements
 
 
@@ -28,3 +28,12 @@ async def sweep_lost(
     parameters = {"runner": runner_id, "known": int8s(known), "older_than_s": older_than_s}
     row = await (await connection.execute(statements("claims")["sweep"], parameters)).fetchone()
     return (int(row[0]), int(row[1])) if row else (0, 0)
+
+
+async def taken_away(
+    connection: psycopg.AsyncConnection[Any], ids: Sequence[bytes], ats: Sequence[bytes], claims: Sequence[bytes]
+) -> list[int]:
+    """Places (from 0) of the runs that their claims do not hold any more; elements as in the arrays."""
+    parameters = {"ids": Uuids(ids), "ats": Instants(ats), "claims": Int8s(claims)}
+    rows = await (await connection.execute(statements("claims")["taken_away"], parameters)).fetchall()
+    return [n - 1 for (n,) in rows]

@@ -10,14 +10,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
+from bucketd.store.allow_list import AllowList
 from bucketd.store.errors import ConfigError
+from bucketd.store.keyring import KeyRing
 
 PREFIX = "BUCKETD_"
 CONFIG_FILE = "BUCKETD_CONFIG"
 # Named switches that only tests use; they are no settings, and no typing error for one.
-TEST_SWITCHES = frozenset({"BUCKETD_TEST_NO_OWNERSHIP"})
+TEST_SWITCHES = frozenset({"BUCKETD_TEST_NO_OWNERSHIP", "BUCKETD_TEST_KILL_AT"})
 
 
 class Settings(BaseModel):
@@ -27,6 +29,9 @@ class Settings(BaseModel):
 
     dsn: SecretStr = Field(SecretStr(""), description="Postgres, e.g. postgresql://user@host/database")
     redis_url: SecretStr = Field(SecretStr(""), description="Redis or Valkey, e.g. redis://host:6379/0")
+    secret_keys: SecretStr = Field(
+        SecretStr(""), description="keys that seal targets' secrets, with commas between; the first one seals, all open"
+    )
     redis_prefix: str = Field("bucketd", pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="first part of every Redis key")
 
     horizon_s: int = Field(120, ge=60, le=600, description="how far ahead fires are planned into Redis")
@@ -46,6 +51,9 @@ class Settings(BaseModel):
     wake_poll_s: float = Field(1.0, ge=0.05, le=10, description="period of the look for rows whose wake_at is due")
     reclaim_idle_s: float = Field(15.0, ge=0.1, le=120, description="a message idle this long goes to another runner")
     drain_timeout_s: float = Field(25.0, ge=0, le=1800, description="how long a stopping runner waits for its calls")
+    egress_allow: str = Field(
+        "", description="networks and hosts that runners may call beside the public internet, e.g. 10.0.0.0/8,*.corp.example"
+    )
 
     actor: str = Field("", max_length=255, description="who acts, for the audit log; empty: the database user")
     audit_days: int = Field(400, ge=1, le=36_500, description="how long the audit log is kept")
@@ -57,6 +65,12 @@ class Settings(BaseModel):
     redis_read_timeout_s: float = Field(2.0, ge=0.05, le=30)
     log_level: str = Field("info", pattern=r"^(debug|info|warning|error)$")
 
+    @field_validator("egress_allow")
+    @classmethod
+    def _is_allow_list(cls, text: str) -> str:
+        AllowList.parse(text)
+        return text
+
     @property
     def no_ownership(self) -> bool:
         """Test switch: no lease, no fence compare, watermarks by value. Safety must not depend on ownership."""
@@ -67,6 +81,7 @@ class Settings(BaseModel):
         plain = self.model_dump()
         plain["dsn"] = without_secret(self.dsn.get_secret_value())
         plain["redis_url"] = without_secret(self.redis_url.get_secret_value())
+        plain["secret_keys"] = "***" if self.secret_keys.get_secret_value() else ""
         return plain
 
     @classmethod
@@ -87,8 +102,9 @@ class Settings(BaseModel):
             settings = cls.model_validate(values)
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False)[0]
+            problem = first["msg"].removeprefix("Value error, ")  # pydantic's words before those of a validator of ours
             raise ConfigError(
-                f"setting {first['loc'][0]}: {first['msg']}; change {PREFIX}{str(first['loc'][0]).upper()}"
+                f"setting {first['loc'][0]}: {problem}; change {PREFIX}{str(first['loc'][0]).upper()}"
             ) from None
         _refuse_unmatched(settings)
         return settings
@@ -129,6 +145,7 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _refuse_unmatched(settings: Settings) -> None:
+    KeyRing(settings.secret_keys.get_secret_value())
     believed_s = settings.lease_ttl_s - settings.lease_margin_s
     if settings.lease_renew_s >= believed_s:
         raise ConfigError(

@@ -38,6 +38,7 @@ class Verdict(IntEnum):
     DAYS = 7  # outside the days that runs has
     EARLY = 8  # not due yet by Postgres's clock: nothing is decided
     LATE = 9  # beyond deadline or misfire threshold, and its policy lets settling decide
+    OVERLAP = 10  # another run of its schedule goes on: it has a row, which says that it is skipped or waits
 
 
 class Seen(NamedTuple):
@@ -53,6 +54,7 @@ class Seen(NamedTuple):
     timeout_s: int | None
     wait_s: float | None  # EARLY: until due
     revisions: str | None  # on one line of the answer: "target:revision,.." of all its targets
+    cancelled: str | None  # on one line: the runs that made way for these, "schedule id@microseconds since the epoch,.."
 
 
 def columns(fires: Sequence[FireBytes]) -> dict[str, Any]:

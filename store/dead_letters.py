@@ -9,19 +9,26 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from bucketd.store import audit
-from bucketd.store.errors import Conflict, NotFound
+from bucketd.store.errors import NotFound
 from bucketd.store.model import run_id
 from bucketd.store.operation import Operation, Query, Row
 from bucketd.store.statements import statements
+from bucketd.store.walks import by_index
 
 _SQL = "dead_letters"
-_STRETCH = 10_000
+STRETCH = 5_000  # letters a transaction
+SHOWN = 5  # letters that stay, in the account of a replay
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A run that failed for good, with what it was called with. `target` is None if that was deleted since."""
+    """A run that failed for good. `target` is None if that was deleted since.
+
+    payload: as the schedule had it when the run died. failures: one map a failed attempt with `attempt`, `began`, `at` (its end),
+    `status` and `error`; an attempt whose runner was lost has none. changed: what of the schedule is different by now (`payload`,
+    `target`), which a replay would use; None: the schedule is gone. hook: `waiting`, `told` or `given up`, after hook_tries; None:
+    there is none to tell.
+    """
 
     id: int
     run_id: str
@@ -35,80 +42,87 @@ class DeadLetter:
     attempts: int
     failures: tuple[Mapping[str, Any], ...]
     died_at: datetime
+    changed: tuple[str, ...] | None = ()
+    hook: str | None = None
+    hook_tries: int = 0
 
 
 class Filter(NamedTuple):
-    """Which letters; None means any."""
+    """Which letters; None means any. `labels`: JSON; those that their schedules have now. `died_until`: not with it."""
 
-    ids: Sequence[int] | None = None
     tenant: str | None = None
     name: str | None = None
     target: str | None = None
+    reason: str | None = None
+    labels: str | None = None
+    died_from: datetime | None = None
+    died_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay did. `left`: letters that cannot go back and stay; `in_the_way`: of some of them, why.
+
+    `next_at`: when one more would have started, which is when all of these have been started; None: nothing was looked at.
+    """
+
+    replayed: int = 0
+    left: int = 0
+    in_the_way: tuple[str, ...] = ()
+    next_at: datetime | None = None
 
 
 def list_before(letters: Filter, before: int | None, limit: int) -> Operation[list[DeadLetter]]:
     """At most `limit` letters, newest first, of ids below `before`."""
-    rows = yield Query(statements(_SQL)["list"], {**letters._asdict(), "before": before, "limit": limit})
-    return [_letter(row) for row in rows]
+    return (yield from _list(letters, None, before, limit))
 
 
 def get(letter_id: int) -> Operation[DeadLetter]:
     """The letter of this id. Raises NotFound."""
-    found = yield from list_before(Filter(ids=[letter_id]), None, 1)
+    found = yield from _list(Filter(), [letter_id], None, 1)
     if not found:
         raise NotFound(f"expected the id of a dead letter, got {letter_id}, which does not exist; see dead.list")
     return found[0]
 
 
-def count(letters: Filter, bound: int) -> Operation[int]:
-    """How many there are; counts no further than `bound`."""
-    rows = yield Query(statements(_SQL)["count"], {**letters._asdict(), "bound": bound})
+def last() -> Operation[int]:
+    """The newest id; 0: there is none."""
+    rows = yield Query(statements(_SQL)["last"])
     return int(rows[0][0])
 
 
-def replay(letters: Filter) -> Operation[int]:
-    """Sends the runs back to be taken now, in one transaction of the caller's; how many.
+def find(letters: Filter, after: int, last_id: int, limit: int) -> Operation[list[int]]:
+    """Ids of letters that fit, oldest first, after an id and up to another."""
+    values = {**letters._asdict(), "after": after, "last": last_id, "limit": limit}
+    return [row[0] for row in (yield Query(statements(_SQL)["find"], values))]
 
-    A letter stays if its run cannot go back. Raises Conflict, so that nothing is changed, if one of the named ids stays, or if
-    all that a filter names stay; NotFound if a named id is missing.
+
+def replay(ids: Sequence[int], done: Replayed, *, apart_s: float, dry_run: bool) -> Operation[tuple[Replayed, int]]:
+    """Sends the runs of these letters back, behind what was `done`: all that is done now, and how many of these letters there were.
+
+    In a transaction of the caller's. A run starts `apart_s` after the one before, the first at done.next_at or now.
     """
-    looked_at: int = 0
-    replayed: int = 0
-    after: int = 0
-    in_the_way: list[str] = []
-    while True:
-        rows = yield Query(statements(_SQL)["replay"], {**letters._asdict(), "after": after, "limit": _STRETCH})
-        seen, back, last, reasons = rows[0]
-        looked_at, replayed = looked_at + seen, replayed + back
-        in_the_way += reasons
-        if seen < _STRETCH:
-            break
-        after = last
-    _check_all_there(letters, looked_at)
-    if in_the_way and (letters.ids is not None or not replayed):
-        raise Conflict(f"nothing was replayed: these dead letters cannot be: {', '.join(in_the_way[:5])}; discard them")
-    yield from audit.note("replay", letters.tenant, letters.name or "", f"{replayed} dead letters")
-    return replayed
+    values = {"ids": list(ids), "first_at": done.next_at, "apart_s": apart_s, "dry_run": dry_run}
+    rows = yield from by_index(Query(statements(_SQL)["replay"], values))
+    seen, replayed, next_at, in_the_way = rows[0]
+    told = (*done.in_the_way, *in_the_way)[:SHOWN]
+    return Replayed(done.replayed + replayed, done.left + seen - replayed, told, next_at.astimezone(UTC)), seen
 
 
-def discard(letters: Filter) -> Operation[int]:
-    """Deletes letters; how many. Raises NotFound if a named id is missing (then nothing is deleted)."""
-    rows = yield Query(statements(_SQL)["discard"], letters._asdict())
-    _check_all_there(letters, len(rows))
-    yield from audit.note("discard", letters.tenant, letters.name or "", f"{len(rows)} dead letters")
-    return len(rows)
+def discard(ids: Sequence[int]) -> Operation[int]:
+    """Deletes these letters; how many there were."""
+    return len((yield Query(statements(_SQL)["discard"], {"ids": list(ids)})))
 
 
-def _check_all_there(letters: Filter, found: int) -> None:
-    if letters.ids is not None and found < len(set(letters.ids)):
-        raise NotFound(
-            f"expected ids of {len(set(letters.ids))} dead letters, got {found} that exist; nothing was changed"
-        )
+def _list(letters: Filter, ids: list[int] | None, before: int | None, limit: int) -> Operation[list[DeadLetter]]:
+    values = {**letters._asdict(), "ids": ids, "before": before, "limit": limit}
+    return [_letter(row) for row in (yield Query(statements(_SQL)["list"], values))]
 
 
 def _letter(row: Row) -> DeadLetter:
-    id_, schedule_id, at, tenant, name, target, payload, reason, attempts, failures, died_at = row
+    id_, schedule_id, at, tenant, name, target, payload, reason, attempts, failures, died_at, changed, hook, tries = row
     return DeadLetter(
         id_, run_id(schedule_id, at), schedule_id, at.astimezone(UTC), tenant, name, target, json.loads(payload), reason, attempts,
-        tuple(json.loads(failures)) if failures else (), died_at.astimezone(UTC),
+        tuple(json.loads(failures)) if failures else (), died_at.astimezone(UTC), None if changed is None else tuple(changed),
+        hook, tries,
     )  # fmt: skip

@@ -101,13 +101,15 @@ class Carrier:
 
 @dataclass(frozen=True, slots=True)
 class HeldBy:
-    """A hold that covers the schedule; `actor` is None if the audit log has forgotten."""
+    """A hold that covers the schedule; `actor` is None if the audit log has forgotten. kind: user, or breaker, with its next probe."""
 
+    kind: str
     scope: str
     tenant: str | None
     target: str | None
     reason: str
     created_at: datetime
+    probe_at: datetime | None
     actor: str | None
 
 

@@ -21,8 +21,9 @@ _SQL = "history"
 class Run:
     """One run. `name` and `target` are None if the schedule or target was deleted since.
 
-    `attempt`: claims so far. `missed`: older occurrences that this run stands for. `wake_at`: when it is taken next; None also
-    for a held run. `failures`: one map a failed attempt (attempt, at, status, error).
+    `attempt`: claims so far. `missed`: older occurrences that this run stands for. `wake_at`: when it is taken next, of a running
+    one when its target is to have reported the end; None also for a held run. `failures`: one map a failed attempt (attempt,
+    began, at, status, error).
     """
 
     id: str

@@ -18,14 +18,21 @@ STEP_ROWS = 10_000  # held rows a step of a release: a quarter of a second, far 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What is held: `scope` is all, tenant or target."""
+    """What is held: `scope` is all, tenant or target.
+
+    kind: user, or breaker: of a target that fails, put up by a runner. A breaker has opened `openings` times in a row, and lets some
+    runs through at `probe_at` to see.
+    """
 
     id: int
+    kind: str
     scope: str
     tenant: str | None
     target: str | None
     reason: str
     created_at: datetime
+    openings: int | None = None
+    probe_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +82,15 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What to hold or release."""
+    """What to hold or release. kind: user or breaker; one does not touch the other."""
 
     scope: str
     tenant: str | None = None
     target_id: int | None = None
+    kind: str = "user"
 
     def params(self) -> dict[str, str | int | None]:
-        return {"scope": self.scope, "tenant": self.tenant, "target_id": self.target_id}
+        return {"kind": self.kind, "scope": self.scope, "tenant": self.tenant, "target_id": self.target_id}
 
 
 def hold(scope: Scope, reason: str) -> Operation[None]:
@@ -129,10 +137,14 @@ def judge(
 
 def _id(rows: list[Row], shown: str) -> int:
     if not rows:
-        raise NotFound(f"expected a hold of {shown}, got none; see holds()")
+        raise NotFound(f"expected {shown}, got none; see holds()")
     return int(rows[0][0])
 
 
 def _hold(row: Row) -> Hold:
-    id_, scope, tenant, target, reason, created_at = row
-    return Hold(id_, scope, tenant, target, reason, created_at.astimezone(UTC))
+    id_, kind, scope, tenant, target, reason, created_at, openings, probe_at = row
+    if kind == "user":
+        return Hold(id_, kind, scope, tenant, target, reason, created_at.astimezone(UTC))
+    return Hold(
+        id_, kind, scope, tenant, target, reason, created_at.astimezone(UTC), openings, probe_at.astimezone(UTC)
+    )

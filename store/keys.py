@@ -89,3 +89,22 @@ class Keys:
     def wake(self) -> str:
         """Pub/sub channel: rows with wake_at now were written (triggers, backfills, releases); runners look at once."""
         return f"{self.prefix}:wake"
+
+    @property
+    def cancel(self) -> str:
+        """Pub/sub channel: ids of runs that were ended, joined by commas; whoever calls one of them closes the connection."""
+        return f"{self.prefix}:cancel"
+
+    @property
+    def limits(self) -> str:
+        """Hash: since when every limit is counted, and when somebody last counted; ms of Redis's clock. All keys of limits share a tag:
+        one script looks at all that a run needs."""
+        return f"{self.prefix}:{{limits}}:state"
+
+    def limits_of(self, caller: str) -> str:
+        """String with a time to live: number of the caller's last report."""
+        return f"{self.prefix}:{{limits}}:caller:{caller}"
+
+    def limit(self, name: str) -> str:
+        """Of a cap a hash, caller -> "held:until"; of a rate a hash of its bucket: tokens, at. Both with a time to live."""
+        return f"{self.prefix}:{{limits}}:{name}"

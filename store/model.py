@@ -17,7 +17,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class RunStatus(StrEnum):
     """Where a run stands. The enum run_status and the CHECK runs_states in Postgres say the same."""
 
-    RUNNING = "running"  # claimed by a live runner
+    RUNNING = "running"  # claimed by a live runner, or accepted by its target, which is to report the end
     RETRYING = "retrying"  # failed or lost its runner; wakes for the next attempt
     DEFERRED = "deferred"  # has a verdict but no attempt yet: settled late, triggered, backfilled
     WAITING = "waiting"  # waits for another run of its schedule

@@ -62,8 +62,9 @@ async def free_stranded(connection: AsyncConnection[Any]) -> int:
 
 
 async def forget(connection: AsyncConnection[Any]) -> None:
-    """Deletes rows of runners that have been dead for an hour and hold nothing."""
+    """Deletes rows of runners that have been dead for an hour and hold nothing, and slots of runs that ended an hour ago."""
     await connection.execute(_SQL["forget"])
+    await connection.execute(_SQL["forget_slots"])
 
 
 async def orphans(connection: AsyncConnection[Any]) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import psycopg
-from psycopg.rows import class_row
+from psycopg.rows import DictRow, dict_row
 
 from bucketd.store.fires import MESSAGE_VERSION
+from bucketd.store.keyring import CannotOpen, KeyRing
+from bucketd.store.secrets import Secret, opened, why_sealed
 from bucketd.store.statements import statements
 
 
@@ -35,6 +37,8 @@ class CallTarget:
     max_running: int | None
     rate_per_s: float | None
     complete_within_s: int | None  # None: a 202 is a success like any other
+    secrets: tuple[Secret, ...] = field(default=(), repr=False)  # newest first; none: it is called unsigned
+    why_sealed: str | None = None  # it has a secret that cannot be opened here, so it must not be called
 
 
 async def join(connection: psycopg.AsyncConnection[Any], runner_id: UUID, *, host: str, pid: int) -> None:
@@ -54,8 +58,19 @@ async def leave(connection: psycopg.AsyncConnection[Any], runner_id: UUID) -> No
     await connection.execute(statements("runners")["leave"], {"runner": runner_id})
 
 
-async def call_targets(connection: psycopg.AsyncConnection[Any], target_ids: Iterable[int]) -> list[CallTarget]:
-    """These targets as they stand now; unknown ids are left out."""
-    cursor = connection.cursor(row_factory=class_row(CallTarget))
+async def call_targets(
+    connection: psycopg.AsyncConnection[Any], target_ids: Iterable[int], ring: KeyRing
+) -> list[CallTarget]:
+    """These targets as they stand now, their secrets opened by the ring; unknown ids are left out."""
+    cursor = connection.cursor(row_factory=dict_row)
     await cursor.execute(statements("runners")["targets"], {"targets": list(target_ids)})
-    return await cursor.fetchall()
+    return [_call_target(row, ring) for row in await cursor.fetchall()]
+
+
+def _call_target(row: DictRow, ring: KeyRing) -> CallTarget:
+    newest, older, until_s = row.pop("sealed"), row.pop("old_sealed"), row.pop("old_until_s")
+    sealed = [(text, end_s) for text, end_s in ((newest, None), (older, until_s)) if text is not None]
+    try:
+        return CallTarget(**row, secrets=opened(sealed, ring))
+    except CannotOpen as error:
+        return CallTarget(**row, why_sealed=why_sealed(error))

@@ -44,6 +44,9 @@ class ScheduleRow(NamedTuple):
     expression: str
     payload: str
     timeout_s: int | None
+    max_attempts: int | None
+    retry_base_s: float | None
+    retry_cap_s: float | None
     overlap: str
     misfire: str
     misfire_threshold_s: int
@@ -96,6 +99,9 @@ class StoredSchedule:
     max_runs: int | None
     exclude_dates: tuple[date, ...]
     calendars: tuple[str, ...]
+    max_attempts: int | None  # this and the next two: None, the target's
+    retry_base_s: float | None
+    retry_cap_s: float | None
 
 
 class Days(NamedTuple):
@@ -241,7 +247,8 @@ def copy_line(row: ScheduleRow) -> str:
     """The row as a line of COPY's text format."""
     return (
         f"{row.id}\t{_escaped(row.tenant)}\t{_escaped(row.name)}\t{row.spec_id}\t{row.phase}\t{row.jitter_s}\t{row.target_id}\t"
-        f"{_escaped(row.expression)}\t{_escaped(row.payload)}\t{_or_null(row.timeout_s)}\t{row.overlap}\t{row.misfire}\t"
+        f"{_escaped(row.expression)}\t{_escaped(row.payload)}\t{_or_null(row.timeout_s)}\t"
+        f"{_or_null(row.max_attempts)}\t{_or_null(row.retry_base_s)}\t{_or_null(row.retry_cap_s)}\t{row.overlap}\t{row.misfire}\t"
         f"{row.misfire_threshold_s}\t{_or_null(row.deadline_s)}\t{_escaped(row.labels)}\t{_or_null(row.paused)}\t"
         f"{_or_null(row.starts_at)}\t{_or_null(row.ends_at)}\t{row.catch_up_window_s}\t{row.catch_up_cap}\t"
         f"{_or_null(row.max_runs)}\t{{{','.join(map(str, row.exclude_dates))}}}\t{_array(row.calendars)}\n"

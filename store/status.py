@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
+from bucketd.store.breakers import OpenBreaker, list_open
 from bucketd.store.operation import Operation, Query
 from bucketd.store.statements import statements
 
@@ -20,9 +21,11 @@ LATENESS_BOUND = 5_000  # runs that lateness is measured by, at most
 class Status:
     """The cluster's state. Counts of runs and dead letters stop at 100,000.
 
-    `unfinished`: runs that wait, by status. `due`: those of them that could be taken now. `batches`: claims that runners hold.
-    `last_minute`: runs scheduled in the last 60 s, by status. `settled_through`: every occurrence up to here has its row or its
-    count, in the partition that is furthest behind. `failed_specs`: rules that no node can compute; their schedules do not fire.
+    `unfinished`: runs that wait, by status; a running one waits for its target's report. `due`: those of them that could be taken
+    now. `batches`: claims that runners hold. `last_minute`: runs scheduled in the last 60 s, by status. `settled_through`: every
+    occurrence up to here has its row or its count, in the partition that is furthest behind. `failed_specs`: rules that no node can
+    compute; their schedules do not fire.
+    `holds`: of users. `breakers`: targets that fail and are not called for now, oldest first, at most 100.
     """
 
     now: datetime
@@ -41,6 +44,7 @@ class Status:
     dead_letters: int
     holds: int
     failed_specs: int
+    breakers: tuple[OpenBreaker, ...] = ()
 
 
 def read(dead_after_s: float) -> Operation[Status]:
@@ -48,11 +52,12 @@ def read(dead_after_s: float) -> Operation[Status]:
     [row] = yield Query(statements(_SQL)["read"], {"bound": COUNT_BOUND, "dead_after_s": dead_after_s})
     now, total, active, unfinished, due, claims, minute, runners, owners, unowned, settled, *counts = row
     backfills, dead, holds, failed = counts
+    breakers = yield from list_open()
     return Status(
         now=now.astimezone(UTC), schedules=total, paused=total - active, unfinished=json.loads(unfinished or "{}"), due=due,
         batches=claims, last_minute=json.loads(minute or "{}"), runners=runners, owners=owners, unowned_partitions=unowned,
         settled_through=settled.astimezone(UTC), settled_lag_s=(now - settled).total_seconds(), backfills=backfills,
-        dead_letters=dead, holds=holds, failed_specs=failed,
+        dead_letters=dead, holds=holds, failed_specs=failed, breakers=tuple(breakers),
     )  # fmt: skip
 
 

@@ -28,6 +28,13 @@ class Target:
     retry_cap_s: float
     batch_max: int
     batch_linger_ms: int
+    batch_by_tenant: bool
+    body: str  # envelope or raw
+    max_running: int | None
+    rate_per_s: float | None
+    complete_within_s: int | None
+    dead_hook_url: str | None
+    signed: bool  # it has a secret, which is never shown
     revision: int
     created_at: datetime
     updated_at: datetime

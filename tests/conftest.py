@@ -6,11 +6,13 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 import redis
 
 from bucketd.embedded import Server, start_postgres, start_redis
 from bucketd.embedded.postgres import PostgresServer
+from bucketd.store.allow_list import LOOPBACK
 from bucketd.store.config import Settings
 from tests.support.databases import Databases
 from tests.support.processes import Processes
@@ -56,6 +58,22 @@ def dsn(databases: Databases) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="module")
+def module_dsn(databases: Databases) -> Iterator[str]:
+    """One database for the tests of a module."""
+    with databases.clone() as url:
+        yield url
+
+
+@pytest.fixture
+def emptied_dsn(module_dsn: str) -> str:
+    """The module's database without what people put into it: cloning one takes longer than most tests that take this one."""
+    with psycopg.connect(module_dsn) as connection:
+        for table in ("schedules", "runs", "targets", "tenants"):
+            connection.execute(f"delete from bucketd.{table}".encode())
+    return module_dsn
+
+
 @pytest.fixture
 def empty_dsn(databases: Databases) -> Iterator[str]:
     """A database without any migration."""
@@ -89,8 +107,8 @@ def own_redis(servers: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def settings(dsn: str, redis_url: str, prefix: str) -> Settings:
-    """Settings of this test's database and key prefix; change some with `settings.model_copy(update={..})`."""
-    return Settings.load({}, dsn=dsn, redis_url=redis_url, redis_prefix=prefix)
+    """Of this test's database and key prefix; runners may call this machine. Change some with `settings.model_copy(update={..})`."""
+    return Settings.load({}, dsn=dsn, redis_url=redis_url, redis_prefix=prefix, egress_allow=LOOPBACK)
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from bucketd.cli import (
     runs,
     status,
     target,
+    tenant,
     tz,
     up,
     verbs,
@@ -76,6 +77,7 @@ app.command(rich_help_panel=START)(roles.scheduler)
 app.command(rich_help_panel=START)(roles.runner)
 
 app.add_typer(target.group, name="target", rich_help_panel=DEFINE)
+app.add_typer(tenant.group, name="tenant", rich_help_panel=DEFINE)
 app.add_typer(verbs.group, name="schedule", rich_help_panel=DEFINE)
 app.add_typer(calendars.group, name="calendar", rich_help_panel=DEFINE)
 app.command(rich_help_panel=DEFINE)(apply.apply)

@@ -24,7 +24,8 @@ def audit(
     ] = None,
     tenant: options.AnyTenant = None,
     kind: Annotated[
-        str | None, typer.Option(help="Only of: schedule, target, hold, calendar, backfill, run.", show_default=False)
+        str | None,
+        typer.Option(help="Only of: schedule, target, tenant, hold, calendar, backfill, run.", show_default=False),
     ] = None,
     actor: Annotated[str | None, typer.Option(help="Only what this one did.", show_default=False)] = None,
     from_: options.FromAt = None,
@@ -50,6 +51,8 @@ def audit(
 
 
 def _whose(change: Change) -> str:
+    if change.kind == "tenant":
+        return change.name
     return f"{change.tenant}/{change.name}" if change.tenant else change.name or change.object_id
 
 

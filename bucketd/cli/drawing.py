@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from bucketd.cli.readings import Reading
+    from bucketd.store.breakers import OpenBreaker
 
 PARTITIONS = 256
 MAP_WIDTH = 64
@@ -39,6 +40,7 @@ def line(reading: Reading, fires_per_s: float | None = None) -> str:
         f" settled={short(status.settled_lag_s)} behind nodes={status.owners}{lost} runners={status.runners}"
         f" dead={status.dead_letters} holds={status.holds}"
         + (f" failed_specs={status.failed_specs}" if status.failed_specs else "")
+        + (f" breakers={len(status.breakers)}" if status.breakers else "")
     )
 
 
@@ -65,11 +67,18 @@ def _figures(reading: Reading, fires_per_s: float | None) -> Table:
         ("failed specs", f"{status.failed_specs:,}", "red" if status.failed_specs else ""),
         ("backfills", f"{status.backfills:,} open", ""),
         ("holds", f"{status.holds:,}", "yellow" if status.holds else ""),
+        *(("breaker open", _breaker(breaker), "bold red") for breaker in status.breakers),
     ]
     table = Table.grid(padding=(0, 2))
     for name, text, style in rows:
         table.add_row(Text(name, style="bold"), Text(text, style=style))
     return table
+
+
+def _breaker(breaker: OpenBreaker) -> str:
+    times = f", {breaker.openings} times in a row" if breaker.openings > 1 else ""
+    since, probe_at = (iso(at.replace(microsecond=0)) for at in (breaker.since, breaker.probe_at))
+    return f"{clean(breaker.target)}: {clean(breaker.reason)}; since {since}{times}, next probe at {probe_at}"
 
 
 def _by_status(counts: Mapping[str, int]) -> str:

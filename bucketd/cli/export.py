@@ -29,7 +29,8 @@ def export(
 ) -> None:
     """Writes schedules as JSONL, by tenant and name, one a line; fields that have their default are left out.
 
-    `bucketd export | bucketd apply -` changes nothing. Targets are not part of it: they hold credentials.
+    `bucketd export | bucketd apply -` changes nothing. Targets are not part of it: they hold credentials. Nor are caps of
+    tenants: see `bucketd tenant list --json`.
     """
     wanted: dict[str, Any] = {"tenant": tenant, "target": target, "labels": options.labels(label)}
     with session(context).client() as client, _opened(file) as stream, bar("schedules") as report:

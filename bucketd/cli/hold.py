@@ -47,15 +47,19 @@ def release(
     everything: Everything = False,
     tenant: OfTenant = None,
     target: OfTarget = None,
+    breaker: Annotated[
+        bool, typer.Option("--breaker", help="Close the circuit breaker of --target, not a hold.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would become of the runs.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Ends the hold of the same words; what it kept back runs as the misfire policies say.
+    """Ends the hold of the same words, or closes a breaker; what it kept back runs as the misfire policies say.
 
     Says first what becomes of how many runs. Ctrl-C ends the waiting, not the release: schedulers go on with it.
     """
     what = _scope(everything, tenant, target)
-    chosen: dict[str, Any] = {"all": everything, "tenant": tenant, "target": target}
+    chosen: dict[str, Any] = {"all": everything, "tenant": tenant, "target": target, "breaker": breaker}
+    what = f"breaker of {what}" if breaker else what
     with session(context).client() as client:
         with bar("held runs counted") as report:
             counts = client.release(**chosen, dry_run=True, progress=lambda done: report(done, None))
@@ -76,14 +80,23 @@ def _counted(counts: Release) -> str:
 
 
 def holds(context: typer.Context, as_json: options.Json = False) -> None:
-    """Lists the holds that are on."""
+    """Lists the holds that are on, and the circuit breakers that are open."""
     with session(context).client() as client:
         found = list(client.holds())
     if as_json:
         emit_lines(found)
     else:
-        rows = ((h.scope, h.tenant or h.target or "", h.reason, h.created_at) for h in found)
-        table(("scope", "of", "reason", "since"), rows, empty="nothing is held")
+        rows = (
+            (
+                "breaker" if h.kind == "breaker" else h.scope,
+                h.tenant or h.target or "",
+                h.reason,
+                h.created_at,
+                h.probe_at,
+            )
+            for h in found
+        )
+        table(("scope", "of", "reason", "since", "next probe"), rows, empty="nothing is held")
 
 
 def _scope(everything: bool, tenant: str | None, target: str | None) -> str:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 KNOWN = (
     "name", "cron", "every", "at", "tz", "gap", "fold", "phase", "target", "payload", "tenant", "labels", "timeout",
-    "overlap", "misfire", "misfire_threshold", "deadline", "catch_up_window", "catch_up_cap", "jitter", "starts_at", "ends_at",
-    "max_runs", "exclude", "calendars", "paused",
+    "max_attempts", "retry_base", "retry_cap", "overlap", "misfire", "misfire_threshold", "deadline", "catch_up_window",
+    "catch_up_cap", "jitter", "starts_at", "ends_at", "max_runs", "exclude", "calendars", "paused",
 )  # fmt: skip
 
 
@@ -111,6 +111,9 @@ def _wanted(values: Mapping[str, Any]) -> ScheduleInput:
     lengths = {key: _length(values, key) for key in _LENGTHS}
     optional: dict[str, Any] = {
         "timeout_s": lengths["timeout"],
+        "max_attempts": _checked(values, "max_attempts", int, "a whole number"),
+        "retry_base_s": options.maybe_fraction(values.get("retry_base"), "retry_base"),
+        "retry_cap_s": options.maybe_fraction(values.get("retry_cap"), "retry_cap"),
         "overlap": texts["overlap"],
         "misfire": texts["misfire"],
         "misfire_threshold_s": lengths["misfire_threshold"],

@@ -47,6 +47,7 @@ IfRevision = Annotated[
 ]
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_FRACTION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)s?")
 
 
 def instant(text: str, field: str, now: datetime | None = None) -> datetime:
@@ -108,6 +109,20 @@ def seconds(text: str | int, field: str) -> int:
         return parse_duration(text)
     except TimingError as error:
         raise InvalidInput(f"{field}: {error}", field=field) from None
+
+
+def fraction(value: str | float, field: str) -> float:
+    """Seconds that may be a fraction, or none at all: `0`, `0.5`, `0.5s`, and what `seconds` reads."""
+    if isinstance(value, float):
+        return value
+    text = value if isinstance(value, str) else repr(value)  # of a file: 0, 10; of anything else the message shows it
+    match = _FRACTION.fullmatch(text.strip())
+    return float(match[1] if match else seconds(text, field))
+
+
+def maybe_fraction(value: str | float | None, field: str) -> float | None:
+    """The same, for an option that may be absent."""
+    return None if value is None else fraction(value, field)
 
 
 def labels(texts: Iterable[str] | None) -> dict[str, str] | None:

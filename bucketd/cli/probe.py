@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,11 @@ from uuid import UUID
 
 import bucketd
 from bucketd.store.model import run_id
+from bucketd.store.signing import signature
 
 if TYPE_CHECKING:
     from bucketd.client import Target
+    from bucketd.store.config import Settings
 
 NOBODY = UUID(int=0)  # no schedule has this id: a target that stores run ids keeps it apart
 EXCERPT = 200
@@ -34,11 +37,26 @@ class Probe:
     body_start: str
 
 
-def probe(target: Target, payload: Any) -> Probe:
-    """Makes the call, with the target's own headers and time-outs. Never raises for what the target does."""
+def keys_of(target: Target, settings: Settings) -> list[bytes]:
+    """What the target's requests are signed with. Raises Conflict if the key ring of the settings cannot open it."""
+    from bucketd.client.session import Session, Where
+    from bucketd.store.secrets import valid
+
+    stores = Session(Where(None, None, None, settings, None))
+    try:
+        return [secret.key for secret in stores.read(lambda: valid(target.id, stores.keyring()))]
+    finally:
+        stores.close()
+
+
+def probe(target: Target, payload: Any, keys: Sequence[bytes] = ()) -> Probe:
+    """Makes the call, with the target's own headers and time-outs, signed. Never raises for what the target does."""
     import httpx
 
-    content, headers = _request(target, payload, datetime.now(UTC))
+    now = datetime.now(UTC)
+    content, headers = _request(target, payload, now)
+    if keys:
+        headers["webhook-signature"] = signature(keys, headers["webhook-id"], int(now.timestamp()), content)
     timeout = httpx.Timeout(target.timeout_s, connect=target.connect_timeout_s)
     begun = time.monotonic()
     try:
@@ -56,7 +74,7 @@ def probe(target: Target, payload: Any) -> Probe:
 
 def _request(target: Target, payload: Any, now: datetime) -> tuple[bytes, dict[str, str]]:
     identity = run_id(NOBODY, now)
-    body: Any = {
+    envelope = {
         "run_id": identity,
         "schedule": "bucketd-test",
         "tenant": "default",
@@ -66,6 +84,7 @@ def _request(target: Target, payload: Any, now: datetime) -> tuple[bytes, dict[s
         "attempt": 1,
         "payload": payload,
     }
+    body: Any = payload if target.body == "raw" else envelope
     headers = {
         "content-type": "application/json",
         "user-agent": f"bucketd/{bucketd.__version__}",
@@ -79,7 +98,10 @@ def _request(target: Target, payload: Any, now: datetime) -> tuple[bytes, dict[s
         body = [body]
         batch = f"batch_{secrets.token_hex(8)}"
         headers |= {"webhook-id": batch, "idempotency-key": batch, "bucketd-batch": "1"}
-    return json.dumps(body, separators=(",", ":")).encode(), {**headers, **target.headers}
+    if target.body == "raw":
+        headers |= {f"bucketd-{name}": str(envelope[name]) for name in ("schedule", "tenant")}
+        headers["bucketd-scheduled-at"] = str(envelope["scheduled_at"])
+    return json.dumps(body, separators=(",", ":")).encode(), {**target.headers, **headers}
 
 
 def _since(begun: float) -> float:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bucketd.cli import options
-from bucketd.cli.output import emit, emit_lines, note, pairs, plain, say, short, table
+from bucketd.cli.output import emit, emit_lines, iso, note, pairs, plain, say, short, table
 from bucketd.cli.pages import items
 from bucketd.cli.progress import working
 from bucketd.cli.session import session
@@ -75,8 +75,8 @@ def show(context: typer.Context, run_id: RunId, as_json: options.Json = False) -
     failures = values.pop("failures", None) or ()
     pairs(values)
     if failures:
-        rows = ((f.get("attempt"), f.get("at"), f.get("status"), f.get("error")) for f in failures)
-        table((">attempt", "at", ">http", "error"), rows, empty="")
+        rows = ((f.get("attempt"), f.get("began"), f.get("at"), f.get("status"), f.get("error")) for f in failures)
+        table((">attempt", "began", "ended", ">http", "error"), rows, empty="")
 
 
 @group.command()
@@ -88,9 +88,10 @@ def cancel(context: typer.Context, run_id: RunId) -> None:
 
 
 def _row(run: Run) -> tuple[object, ...]:
-    """`late`: the start of a first attempt after what was due."""
+    """`late`: the start of a first attempt after what was due. A run that its target accepted shows when its end is expected."""
     late_s = None
     if run.started_at and run.attempt == 1:
         late_s = (run.started_at - run.scheduled_at).total_seconds() - run.jitter_offset_s
-    reason = f"{run.reason or ''}{f' (+{run.missed} missed)' if run.missed else ''}".strip()
+    expected = f"ends by {iso(run.wake_at)}" if run.status is RunStatus.RUNNING and run.wake_at else ""
+    reason = f"{expected or run.reason or ''}{f' (+{run.missed} missed)' if run.missed else ''}".strip()
     return run.id, run.tenant, run.name, run.status, run.attempt, run.http_status, short(late_s), reason

@@ -42,9 +42,21 @@ def put(
     timeout: Annotated[
         str | None, typer.Option(help="Deadline of a run, 24h at most; one call never lasts over 30m.")
     ] = None,
+    max_attempts: Annotated[
+        int | None,
+        typer.Option(help="Attempts of a run before it is dead; absent: the target's, as with the next two."),
+    ] = None,
+    retry_base: Annotated[
+        str | None, typer.Option(help="The n-th retry waits random(0, base x 2^n) ..", show_default=False)
+    ] = None,
+    retry_cap: Annotated[str | None, typer.Option(help=".. and never longer than this.", show_default=False)] = None,
     overlap: Annotated[
         str | None,
-        typer.Option(help="allow, skip, queue_one, queue_all, cancel_running: stored, not enforced in this release."),
+        typer.Option(
+            help="An occurrence while an earlier run goes on: skip, queue_one, queue_all, cancel_running, allow."
+            " Absent: skip; of --at: allow.",
+            show_default=False,
+        ),
     ] = None,
     misfire: Annotated[
         str, typer.Option(help="Occurrences missed by over the threshold: run_once, skip, catch_up.")
@@ -86,6 +98,9 @@ def put(
             tenant=tenant,
             labels=options.labels(label) or {},
             timeout_s=options.maybe_seconds(timeout, "timeout"),
+            max_attempts=max_attempts,
+            retry_base_s=options.maybe_fraction(retry_base, "retry_base"),
+            retry_cap_s=options.maybe_fraction(retry_cap, "retry_cap"),
             overlap=cast("Overlap | None", overlap),  # the client knows the words, and says them
             misfire=cast("Misfire", misfire),
             misfire_threshold_s=options.seconds(misfire_threshold, "misfire_threshold"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC
+from decimal import Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -15,9 +16,8 @@ if TYPE_CHECKING:
     from bucketd.client.results import Schedule
     from bucketd.client.timings import Timing
 
-# What `export` leaves out and `apply` takes for granted; the client has the same defaults.
+# What `export` leaves out and `apply` takes for granted; the client has the same defaults. That of overlap hangs on the timing.
 DEFAULTS: dict[str, Any] = {
-    "overlap": "skip",
     "misfire": "run_once",
     "misfire_threshold": "60s",
     "catch_up_window": "86400s",
@@ -31,8 +31,12 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
+_MAYBE = (
+    "payload", "labels", "timeout", "max_attempts", "retry_base", "retry_cap", "deadline", "starts_at", "ends_at", "max_runs",
+    "exclude", "calendars",
+)  # fmt: skip
 _ALWAYS = (
-    "overlap", "misfire", "misfire_threshold", "catch_up_window", "catch_up_cap", "jitter", "paused", "tenant",
+    "misfire", "misfire_threshold", "catch_up_window", "catch_up_cap", "jitter", "paused", "tenant",
 )  # fmt: skip
 
 
@@ -70,6 +74,9 @@ def timing_from(
 
 def schedule_line(schedule: Schedule) -> dict[str, Any]:
     """The fields of a JSONL line, without those that have their default: it reads as someone would write it."""
+    from bucketd.client.inputs import default_overlap
+
+    defaults = DEFAULTS | {"overlap": default_overlap(schedule.timing)}
     full: dict[str, Any] = {
         "tenant": schedule.tenant,
         "name": schedule.name,
@@ -78,6 +85,9 @@ def schedule_line(schedule: Schedule) -> dict[str, Any]:
         "payload": schedule.payload,
         "labels": dict(schedule.labels) or None,
         "timeout": _seconds(schedule.timeout_s),
+        "max_attempts": schedule.max_attempts,
+        "retry_base": _seconds(schedule.retry_base_s),
+        "retry_cap": _seconds(schedule.retry_cap_s),
         "overlap": schedule.overlap,
         "misfire": schedule.misfire,
         "misfire_threshold": _seconds(schedule.misfire_threshold_s),
@@ -93,14 +103,12 @@ def schedule_line(schedule: Schedule) -> dict[str, Any]:
         "calendars": list(schedule.calendars) or None,
         "paused": schedule.paused,
     }
-    return {key: value for key, value in full.items() if value is not None and value != DEFAULTS.get(key)}
+    return {key: value for key, value in full.items() if value is not None and value != defaults.get(key)}
 
 
 def schedule_shown(schedule: Schedule) -> dict[str, Any]:
     """For `show` and --json: the fields of a line, none left out, and what bucketd set."""
-    empty = dict.fromkeys(
-        ("payload", "labels", "timeout", "deadline", "starts_at", "ends_at", "max_runs", "exclude", "calendars")
-    )
+    empty = dict.fromkeys(_MAYBE)
     own = {
         "id": str(schedule.id),
         "revision": schedule.revision,
@@ -111,7 +119,7 @@ def schedule_shown(schedule: Schedule) -> dict[str, Any]:
     words = {key: DEFAULTS[key] for key in _ALWAYS}
     if "cron" in kind:
         words |= {key: DEFAULTS[key] for key in ("tz", "gap", "fold")}
-    shown = own | empty | words | schedule_line(schedule)
+    shown = own | empty | {"overlap": schedule.overlap} | words | schedule_line(schedule)
     if schedule.ends_at:
         shown["ends_at"] = iso(schedule.ends_at)
     pause = {"pause_reason": schedule.pause_reason, "paused_until": schedule.paused_until} if schedule.paused else {}
@@ -171,5 +179,5 @@ def _auto(expression: str, tz: str) -> tuple[str, str]:
     return spec.gap, spec.fold
 
 
-def _seconds(length_s: int | None) -> str | None:
-    return None if length_s is None else f"{length_s}s"
+def _seconds(length_s: float | None) -> str | None:
+    return None if length_s is None else f"{Decimal(str(length_s)).normalize():f}s"

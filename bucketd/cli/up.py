@@ -71,7 +71,7 @@ def up(
     with state.occupied(directory), ExitStack() as stack:
         settings = stack.enter_context(_stores(chosen, directory))
         live = sys.stdout.isatty() and not plain
-        children = Children(chosen.environment(settings), tell=lambda text: note(text, "yellow"))
+        children = Children(environment(chosen, settings), tell=lambda text: note(text, "yellow"))
         groups = (("scheduler", SCHEDULER_GRACE_S), ("runner", settings.drain_timeout_s + 5))
         stack.callback(children.stop, groups, lambda: stop.hurried)
         if stop.asked.is_set():
@@ -144,6 +144,19 @@ def _check_fit(settings: Settings) -> None:
             await client.aclose()
 
     asyncio.run(check())
+
+
+def environment(chosen: Session, settings: Settings) -> dict[str, str]:
+    """Of the children. The targets of a first look are on this machine, which runners do not call unless they are told to."""
+    from bucketd.store.allow_list import LOOPBACK
+
+    made = chosen.environment(settings)
+    if "egress_allow" not in settings.model_fields_set:
+        made["BUCKETD_EGRESS_ALLOW"] = LOOPBACK
+        note(
+            f"runners may call this machine ({LOOPBACK}) beside the public internet; BUCKETD_EGRESS_ALLOW says otherwise"
+        )
+    return made
 
 
 def _start(children: Children, schedulers: int, runners: int, logs: Path | None) -> None:

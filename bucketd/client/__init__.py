@@ -10,13 +10,16 @@ from bucketd.explain.answer import Answer, Verdict
 from bucketd.forecast.results import Forecast, Load, Peak, Share, Spread
 from bucketd.store.audit import Change
 from bucketd.store.backfills import Backfill
+from bucketd.store.breakers import OpenBreaker
 from bucketd.store.calendars import Calendar
-from bucketd.store.dead_letters import DeadLetter
+from bucketd.store.dead_letters import DeadLetter, Replayed
 from bucketd.store.history import Run
 from bucketd.store.holds import Hold, Release
 from bucketd.store.model import RunStatus
+from bucketd.store.secrets import Resealed
 from bucketd.store.status import Status
 from bucketd.store.targets import Target
+from bucketd.store.tenants import Tenant
 from bucketd.store.waiting import Dropped
 
 __all__ = [
@@ -35,10 +38,13 @@ __all__ = [
     "Forecast",
     "Hold",
     "Load",
+    "OpenBreaker",
     "Page",
     "Peak",
     "PutResult",
     "Release",
+    "Replayed",
+    "Resealed",
     "Run",
     "RunStatus",
     "Schedule",
@@ -47,6 +53,7 @@ __all__ = [
     "Spread",
     "Status",
     "Target",
+    "Tenant",
     "Timing",
     "Verdict",
     "Waiting",

@@ -20,6 +20,7 @@ from bucketd.client.results import Page
 from bucketd.client.runs import AsyncRuns
 from bucketd.client.session import AsyncSession, Where
 from bucketd.client.targets import AsyncTargets
+from bucketd.client.tenants import AsyncTenants
 from bucketd.forecast.results import Forecast
 from bucketd.store import holds, status
 from bucketd.store.audit import Change
@@ -102,6 +103,7 @@ class AsyncClient:
         all: bool = False,
         tenant: str | None = None,
         target: str | None = None,
+        breaker: bool = False,
         dry_run: bool = False,
         progress: Callable[[int], None] | None = None,
         connection: psycopg.AsyncConnection[Any] | None = None,
@@ -111,9 +113,11 @@ class AsyncClient:
         Runs that another hold covers stay held. The hold goes first, then the runs, some thousands a transaction, however many there
         are: if that is interrupted, scheduler nodes go on with it. progress(done): called after each step with the runs judged so
         far. dry_run: only counts what would become of them. Raises InvalidInput, NotFound (no such hold).
+
+        breaker: closes the circuit breaker of the target instead; it opens again at the first failure. A hold of yours stays.
         """
         hold_id = await self._session.write(
-            lambda: steering.release(all, tenant, target, dry_run), connection, *(() if dry_run else ("nudge",))
+            lambda: steering.release(all, tenant, target, breaker, dry_run), connection, *(() if dry_run else ("nudge",))
         )
         counts = Release()
         place: Place | None = START
@@ -126,7 +130,7 @@ class AsyncClient:
         return counts
 
     async def holds(self) -> list[Hold]:
-        """All holds, oldest first."""
+        """All holds, oldest first; open circuit breakers are among them, with `kind` breaker."""
         return await self._session.read(holds.list_all)
 
     async def status(self) -> Status:
@@ -148,7 +152,7 @@ class AsyncClient:
     ) -> Page[Change]:
         """A page of the audit log, newest first: who changed what, from what to what; `limit` 1 to 1,000.
 
-        kind: schedule, target, hold, calendar, backfill or run (what was started, skipped or cancelled by hand). from_ (inclusive)
+        kind: schedule, target, tenant, hold, calendar, backfill or run (what was started, skipped or cancelled by hand). from_ (inclusive)
         and to (exclusive) bound the time. Raises InvalidInput.
         """
         return await self._session.read(lambda: trail.changes(name, tenant, kind, actor, from_, to, limit, cursor))
@@ -189,6 +193,7 @@ class AsyncClient:
     def _bind(self, session: AsyncSession) -> None:
         self._session = session
         self.targets = AsyncTargets(session)
+        self.tenants = AsyncTenants(session)
         self.schedules = AsyncSchedules(session)
         self.calendars = AsyncCalendars(session)
         self.runs = AsyncRuns(session)

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
 
 from bucketd.errors import InvalidInput
 
@@ -16,16 +15,6 @@ PAYLOAD_MAX_BYTES = 65_536
 INTEGER_MAX = 2**31 - 1
 # Nul and its like cannot be stored or would corrupt logs and screens; a lone surrogate is no text at all.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_BLANK = re.compile(r"[\s\x00-\x20\x7f]")
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_BAD = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-# What belongs to the connection, and what every request sets itself.
-_HEADERS_TAKEN = frozenset(
-    {
-        *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
-        *("transfer-encoding", "upgrade", "host", "content-length", "content-type", "expect", "idempotency-key"),
-    }
-)
 _compact = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -102,6 +91,26 @@ def number(value: object, field: str, low: float, high: float) -> float:
     return float(value)
 
 
+def attempts(value: object) -> int:
+    """How many attempts a run may have."""
+    return integer(value, "max_attempts", 1, 100)
+
+
+def retry_base(value: object) -> float:
+    """The largest delay before the second attempt, seconds."""
+    return number(value, "retry_base_s", 0, 86_400)
+
+
+def retry_cap(value: object) -> float:
+    """The largest delay before any attempt, seconds."""
+    return number(value, "retry_cap_s", 0, 604_800)
+
+
+def max_running(value: object) -> int:
+    """How many runs may go on at once."""
+    return integer(value, "max_running", 1, 1_000_000)
+
+
 def choice(value: object, field: str, known: tuple[str, ...]) -> str:
     """One of the known words."""
     if value not in known:
@@ -140,68 +149,9 @@ def flag(value: object, field: str) -> bool:
     return value
 
 
-def url(value: object) -> str:
-    """An http or https URL with a host, and without credentials (they belong into headers, which are never shown)."""
-    if not isinstance(value, str) or not 1 <= len(value) <= 2_048 or _BLANK.search(value) or _FORBIDDEN.search(value):
-        raise InvalidInput(
-            "expected url to be an http or https URL of at most 2,048 characters without blanks", field="url"
-        )
-    try:
-        parts = urlsplit(value)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise InvalidInput(
-            f"expected url to be an http or https URL, got a malformed one: {error}", field="url"
-        ) from None
-    if parts.scheme not in ("http", "https"):
-        raise InvalidInput(f"expected url to begin with http:// or https://, got scheme {parts.scheme!r}", field="url")
-    if not host or port == 0:
-        raise InvalidInput(
-            "expected url to name a host (and a port above 0, if any), as in https://example.com/hook", field="url"
-        )
-    if "@" in parts.netloc:
-        raise InvalidInput(
-            "expected url without user and password; put them into the headers (authorization)", field="url"
-        )
-    return value
-
-
-def headers(value: object) -> str:
-    """JSON text of headers that a target may set; names in the case given."""
-    if not isinstance(value, Mapping):
-        raise InvalidInput("expected headers to be a map of text to text", field="headers")
-    seen: set[str] = set()
-    for key, text in value.items():
-        if not isinstance(key, str) or not _TOKEN.fullmatch(key) or len(key) > 255:
-            raise InvalidInput(
-                f"expected a header name of letters, digits and dashes, got {_shown(key)}", field="headers"
-            )
-        lower = key.lower()
-        if lower in _HEADERS_TAKEN or lower.startswith(("webhook-", "bucketd-")):
-            raise InvalidInput(f"expected no header {key!r}: bucketd or the connection sets it", field="headers")
-        if lower in seen:
-            raise InvalidInput(f"expected header {key!r} once, got it twice in different case", field="headers")
-        seen.add(lower)
-        # The value is never shown: it may be a credential.
-        if not isinstance(text, str) or len(text) > 8_192 or _HEADER_BAD.search(text) or not _is_latin(text):
-            raise InvalidInput(
-                f"expected header {key!r} to be one line of Latin-1 text without control characters, at most 8,192 long",
-                field="headers",
-            )
-    return _compact(dict(value))
-
-
 def limit(value: object) -> int:
     """How many items a page may have: 1 to 1,000."""
     return integer(value, "limit", 1, 1_000)
-
-
-def _is_latin(text: str) -> bool:
-    try:
-        text.encode("latin-1")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _shown(value: Any) -> str:

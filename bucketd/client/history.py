@@ -1,4 +1,4 @@
-"""Runs and dead letters, from checked arguments to operations."""
+"""Runs, from checked arguments to operations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from bucketd.client import checks, cursors
 from bucketd.client.results import Page
 from bucketd.client.timings import aware
 from bucketd.errors import InvalidInput
-from bucketd.store import audit, dead_letters, history, schedules, targets
-from bucketd.store.dead_letters import DeadLetter
+from bucketd.store import audit, history, schedules, targets
 from bucketd.store.history import Run
 from bucketd.store.model import RunStatus, epoch_us, instant, parse_run_id
 from bucketd.store.operation import Operation
 
 DEFAULT_SPAN = timedelta(hours=24)
-COUNT_MAX = 1_000_000
 # Statuses whose rows all stand in the partial index on wake_at.
 WAITING = frozenset({RunStatus.RETRYING, RunStatus.DEFERRED, RunStatus.WAITING, RunStatus.HELD})
 # A page looks at this many runs at most: about a second. A rare run further back is on a later page.
@@ -75,45 +73,6 @@ def cancel_run(run_id: str) -> Operation[Run]:
     run = yield from history.cancel(*parse_run_id(checks.name(run_id, "run_id")))
     yield from audit.note("cancel", run.tenant, run.name or "", run.id)
     return run
-
-
-def list_dead(
-    tenant: str | None, name: str | None, target: str | None, limit: int, cursor: str | None
-) -> Operation[Page[DeadLetter]]:
-    """A page of dead letters, newest first."""
-    key = cursors.decode("dead letters", cursor, (int,))
-    found = yield from dead_letters.list_before(
-        dead_letters.Filter(None, tenant, name, target), int(key[0]) if key else None, checks.limit(limit) + 1
-    )
-    more = len(found) > limit
-    return Page(tuple(found[:limit]), cursors.encode("dead letters", found[limit - 1].id) if more else None)
-
-
-def get_dead(letter_id: int) -> Operation[DeadLetter]:
-    """The dead letter of this id. Raises InvalidInput, NotFound."""
-    return (yield from dead_letters.get(checks.integer(letter_id, "letter_id", 1, 2**63 - 1)))
-
-
-def count_dead(tenant: str | None, name: str | None, target: str | None, bound: int) -> Operation[int]:
-    """Dead letters that fit, at most `bound`. Raises InvalidInput."""
-    return (
-        yield from dead_letters.count(
-            dead_letters.Filter(None, tenant, name, target), checks.integer(bound, "bound", 1, COUNT_MAX)
-        )
-    )
-
-
-def letters(
-    ids: int | Iterable[int] | None, tenant: str | None, name: str | None, target: str | None, all: bool
-) -> dead_letters.Filter:
-    """Which letters are meant. Raises InvalidInput unless it is said: by ids, by a filter, or by all=True."""
-    filtered = any(part is not None for part in (tenant, name, target))
-    if [ids is not None, filtered, bool(all)].count(True) != 1:
-        raise InvalidInput("expected either ids, or a filter (tenant, name, target), or all=True", field="ids")
-    if ids is None:
-        return dead_letters.Filter(None, tenant, name, target)
-    listed = [ids] if isinstance(ids, int) else list(ids)
-    return dead_letters.Filter([checks.integer(id_, "ids", 1, 2**63 - 1) for id_ in listed])
 
 
 def _scan(

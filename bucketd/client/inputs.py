@@ -34,6 +34,9 @@ class ScheduleInput:
     tenant: str = "default"
     labels: Mapping[str, str] = field(default_factory=dict)
     timeout_s: int | None = None
+    max_attempts: int | None = None
+    retry_base_s: float | None = None
+    retry_cap_s: float | None = None
     overlap: Overlap | None = None
     misfire: Misfire = "run_once"
     misfire_threshold_s: int = 60
@@ -59,6 +62,9 @@ class Draft(NamedTuple):
     payload: str
     labels: str
     timeout_s: int | None
+    max_attempts: int | None
+    retry_base_s: float | None
+    retry_cap_s: float | None
     overlap: str
     misfire: str
     misfire_threshold_s: int
@@ -94,9 +100,9 @@ class Draft(NamedTuple):
         ends_at = self.ends_at if self.max_runs is None else self._last_end(found, spec, spec_id, phase, now_s)
         return ScheduleRow(
             schedule_id, self.tenant, self.name, spec_id, phase, self.jitter_s, target_id,
-            expression_of(self.timing), self.payload, self.timeout_s, self.overlap, self.misfire, self.misfire_threshold_s,
-            self.deadline_s, self.labels, self.paused, self.starts_at, ends_at, self.catch_up_window_s, self.catch_up_cap,
-            self.max_runs, list(self.exclude), list(self.calendars),
+            expression_of(self.timing), self.payload, self.timeout_s, self.max_attempts, self.retry_base_s, self.retry_cap_s,
+            self.overlap, self.misfire, self.misfire_threshold_s, self.deadline_s, self.labels, self.paused, self.starts_at, ends_at,
+            self.catch_up_window_s, self.catch_up_cap, self.max_runs, list(self.exclude), list(self.calendars),
         )  # fmt: skip
 
     def recounted(
@@ -136,6 +142,15 @@ def end_of(spec: Spec, from_s: int, runs: int, phase: int) -> datetime | None:
     return None if last_s is None else datetime.fromtimestamp(last_s + 1, UTC)
 
 
+def default_overlap(timing: Timing) -> Overlap:
+    """What a schedule that names no policy does while one of its runs goes on: it skips the occurrence.
+
+    A one-shot allows it: it has no other occurrence that could be going on, and skipping its only one (for a run that somebody
+    triggered by hand) would lose what it is there for.
+    """
+    return "allow" if isinstance(timing, At) else "skip"
+
+
 def check(given: ScheduleInput) -> Draft:
     """Checks every field that can be checked without the database. Raises InvalidInput for the first that is wrong."""
     timing = given.timing
@@ -155,7 +170,10 @@ def check(given: ScheduleInput) -> Draft:
         payload="null" if given.payload is None else checks.payload(given.payload),
         labels=checks.labels(given.labels),
         timeout_s=timeout_s,
-        overlap="skip" if given.overlap is None else checks.choice(given.overlap, "overlap", OVERLAPS),
+        max_attempts=None if given.max_attempts is None else checks.attempts(given.max_attempts),
+        retry_base_s=None if given.retry_base_s is None else checks.retry_base(given.retry_base_s),
+        retry_cap_s=None if given.retry_cap_s is None else checks.retry_cap(given.retry_cap_s),
+        overlap=default_overlap(timing) if given.overlap is None else checks.choice(given.overlap, "overlap", OVERLAPS),
         misfire=checks.choice(given.misfire, "misfire", MISFIRES),
         misfire_threshold_s=checks.integer(given.misfire_threshold_s, "misfire_threshold_s", 1),
         deadline_s=None if given.deadline_s is None else checks.integer(given.deadline_s, "deadline_s", 1),

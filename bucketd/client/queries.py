@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from bucketd.client import checks, cursors
 from bucketd.client.results import Page, Schedule
@@ -11,33 +10,6 @@ from bucketd.client.views import schedule
 from bucketd.store import schedules, targets
 from bucketd.store.operation import Operation
 from bucketd.store.targets import Target
-
-
-def target_values(
-    name: str,
-    url: str,
-    headers: Mapping[str, str],
-    connect_timeout_s: float,
-    timeout_s: float,
-    max_attempts: int,
-    retry_base_s: float,
-    retry_cap_s: float,
-    batch_max: int,
-    batch_linger_ms: int,
-) -> dict[str, Any]:
-    """Checked columns of a target. Raises InvalidInput."""
-    return {
-        "name": checks.name(name, "name"),
-        "url": checks.url(url),
-        "headers": checks.headers(headers),
-        "connect_timeout_s": checks.number(connect_timeout_s, "connect_timeout_s", 0.001, 60),
-        "timeout_s": checks.number(timeout_s, "timeout_s", 0.001, 1_800),
-        "max_attempts": checks.integer(max_attempts, "max_attempts", 1, 100),
-        "retry_base_s": checks.number(retry_base_s, "retry_base_s", 0, 86_400),
-        "retry_cap_s": checks.number(retry_cap_s, "retry_cap_s", 0, 604_800),
-        "batch_max": checks.integer(batch_max, "batch_max", 1, 10_000),
-        "batch_linger_ms": checks.integer(batch_linger_ms, "batch_linger_ms", 0, 60_000),
-    }
 
 
 def list_targets(limit: int, cursor: str | None) -> Operation[Page[Target]]:

@@ -39,6 +39,9 @@ class Schedule:
     payload: Any
     labels: Mapping[str, str]
     timeout_s: int | None
+    max_attempts: int | None  # this and the next two: None, the target's
+    retry_base_s: float | None
+    retry_cap_s: float | None
     overlap: str
     misfire: str
     misfire_threshold_s: int

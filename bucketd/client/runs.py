@@ -47,7 +47,8 @@ class Runs:
         return self._session.read(lambda: history.get_run(run_id))
 
     def cancel(self, run_id: str, *, connection: psycopg.Connection[Any] | None = None) -> Run:
-        """Ends an unfinished run. A call that is under way is not broken off, but its result is discarded and it is not retried.
+        """Ends an unfinished run. A call that is under way is broken off within seconds (one run of a batch request is not); what it
+        brings until then is discarded, and it is not retried.
 
         Raises InvalidInput (no run id), NotFound, and Conflict if the run has ended.
         """
@@ -89,7 +90,8 @@ class AsyncRuns:
         return await self._session.read(lambda: history.get_run(run_id))
 
     async def cancel(self, run_id: str, *, connection: psycopg.AsyncConnection[Any] | None = None) -> Run:
-        """Ends an unfinished run. A call that is under way is not broken off, but its result is discarded and it is not retried.
+        """Ends an unfinished run. A call that is under way is broken off within seconds (one run of a batch request is not); what it
+        brings until then is discarded, and it is not retried.
 
         Raises InvalidInput (no run id), NotFound, and Conflict if the run has ended.
         """

@@ -36,6 +36,9 @@ class Schedules:
         tenant: str = "default",
         labels: Mapping[str, str] | None = None,
         timeout_s: int | None = None,
+        max_attempts: int | None = None,
+        retry_base_s: float | None = None,
+        retry_cap_s: float | None = None,
         overlap: Overlap | None = None,
         misfire: Misfire = "run_once",
         misfire_threshold_s: int = 60,
@@ -55,11 +58,14 @@ class Schedules:
         """Creates the schedule, or makes it as given: what is not passed gets its default. A put that changes nothing writes nothing.
 
         timing: `cron(..)`, `every(..)` or `at(..)`. payload: JSON, at most 64 KiB. timeout_s: the run's deadline, 1 to 86,400.
+        max_attempts, retry_base_s, retry_cap_s: in place of what the target says, each for itself. overlap: what becomes of an
+        occurrence while an earlier run goes on: skip (the default), queue_one, queue_all, cancel_running (the earlier one), allow
+        (the default of `at(..)`: no other occurrence of it can be going on, and its only one must not be lost).
+
         misfire: what happens to occurrences that could not start within misfire_threshold_s: run_once (the newest), skip,
         catch_up (those of the last catch_up_window_s, 60 to 604,800, and at most the newest catch_up_cap, up to 10,000; oldest
         first; the rest is counted). deadline_s: later than this they never start. jitter_s: moves each start by a fixed part of
-        this, at most 3,600. overlap is stored, and enforced by a later release. paused None: a new schedule runs, an old one stays
-        as it is.
+        this, at most 3,600. paused None: a new schedule runs, an old one stays as it is.
 
         max_runs: ends after so many occurrences, 1 to 100,000, counted from this put (from starts_at, if that is later) and anew
         when timing, starts_at or max_runs change; paused and skipped ones count. exclude: dates without an occurrence, in the zone
@@ -74,7 +80,8 @@ class Schedules:
         draft = check(
             ScheduleInput(
                 name=name, timing=timing, target=target, payload=payload, tenant=tenant, labels=labels or {}, timeout_s=timeout_s,
-                overlap=overlap, misfire=misfire, misfire_threshold_s=misfire_threshold_s, deadline_s=deadline_s, jitter_s=jitter_s,
+                max_attempts=max_attempts, retry_base_s=retry_base_s, retry_cap_s=retry_cap_s, overlap=overlap, misfire=misfire,
+                misfire_threshold_s=misfire_threshold_s, deadline_s=deadline_s, jitter_s=jitter_s,
                 starts_at=starts_at, ends_at=ends_at, paused=paused, catch_up_window_s=catch_up_window_s,
                 catch_up_cap=catch_up_cap, max_runs=max_runs, exclude=exclude, calendars=calendars,
             )

@@ -20,11 +20,13 @@ from bucketd.client.publisher import AsyncPublisher, Publisher, Signal
 from bucketd.errors import InvalidInput
 from bucketd.store import audit
 from bucketd.store.config import Settings, without_secret
+from bucketd.store.keyring import KeyRing
 from bucketd.store.operation import Operation, Query, drive, drive_async
 
 T = TypeVar("T")
 _TRIES = 4
 ACTOR = "BUCKETD_ACTOR"
+SECRET_KEYS = "BUCKETD_SECRET_KEYS"
 # Bulk statements are long by nature, and wait for each other; the default time-outs are made for the data path.
 PATIENCE = Query("select set_config('statement_timeout', '120s', true), set_config('lock_timeout', '60s', true)")
 
@@ -66,6 +68,10 @@ class Where:
             self._settings = Settings.load({} if self._given["dsn"] else None, **self._given)
         return self._settings
 
+    def keyring(self) -> KeyRing:
+        """What seals targets' secrets; also for a client that was given a DSN. Raises ConfigError: a malformed key."""
+        return KeyRing(self.settings().secret_keys.get_secret_value() or os.environ.get(SECRET_KEYS, ""))
+
     def shown(self) -> str:
         return without_secret(self.settings().dsn.get_secret_value()) or "the given connection"
 
@@ -85,6 +91,10 @@ class Session:
         bound._where, bound._connections, bound._publisher = self._where, self._connections, self._publisher
         bound._borrowed = checked(connection, psycopg.Connection)
         return bound
+
+    def keyring(self) -> KeyRing:
+        """What seals targets' secrets. Raises ConfigError: a malformed key."""
+        return self._where.keyring()
 
     def dead_after_s(self) -> float:
         """Seconds without a heartbeat after which a runner counts as dead."""
@@ -174,6 +184,10 @@ class AsyncSession:
         bound._where, bound._connections, bound._publisher = self._where, self._connections, self._publisher
         bound._borrowed = checked(connection, psycopg.AsyncConnection)
         return bound
+
+    def keyring(self) -> KeyRing:
+        """What seals targets' secrets. Raises ConfigError: a malformed key."""
+        return self._where.keyring()
 
     def dead_after_s(self) -> float:
         """Seconds without a heartbeat after which a runner counts as dead."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from bucketd.client import checks, cursors
@@ -69,14 +70,18 @@ def hold(all: bool, tenant: str | None, target: str | None, reason: str) -> Oper
     scope, _ = yield from _scope(all, tenant, target)
     yield from holds.hold(scope, checks.name(reason, "reason", longest=1_000) if reason else "")
     for found in (yield from holds.list_all()):
-        if (found.scope, found.tenant, found.target) == (scope.scope, scope.tenant, target):
+        if (found.kind, found.scope, found.tenant, found.target) == ("user", scope.scope, scope.tenant, target):
             return found
     raise NotFound("the hold was released in the meantime; hold again")
 
 
-def release(all: bool, tenant: str | None, target: str | None, dry_run: bool) -> Operation[int]:
-    """Ends a hold, or only finds it; its id. What it held is judged afterwards. Raises InvalidInput, NotFound."""
+def release(all: bool, tenant: str | None, target: str | None, breaker: bool, dry_run: bool) -> Operation[int]:
+    """Ends a hold, or closes a breaker, or only finds it; its id. What it held is judged afterwards. Raises InvalidInput, NotFound."""
+    if breaker and target is None:
+        raise InvalidInput("expected the target whose breaker is to be closed", field="target")
     scope, shown = yield from _scope(all, tenant, target)
+    shown = f"an open breaker of {shown}" if breaker else f"a hold of {shown}"
+    scope = replace(scope, kind="breaker") if breaker else scope
     return (yield from (holds.find if dry_run else holds.release)(scope, shown))
 
 

@@ -29,6 +29,7 @@ def _input(job: Job) -> ScheduleInput:
         tenant=job.tenant,
         payload=job.payload,
         labels=job.labels,
+        overlap="allow",  # the ledger counts each occurrence, also while a killed runner's attempt is not found out yet
         starts_at=_instant(job.starts_s),
         ends_at=_instant(job.ends_s),
     )

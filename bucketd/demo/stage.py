@@ -18,6 +18,7 @@ from typing import IO, Self
 
 from bucketd.cli.children import LEASH
 from bucketd.embedded import start_postgres, start_redis
+from bucketd.store.allow_list import LOOPBACK
 from bucketd.store.errors import BucketdError
 from bucketd.store.migrate import migrate
 
@@ -157,7 +158,8 @@ class Stage:
     def _environment(self) -> Mapping[str, str]:
         """Nothing of the caller's own configuration may get in: the demo must not touch somebody's real servers."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("BUCKETD_")}
-        return {**inherited, **PACE, "BUCKETD_DSN": self.dsn, "BUCKETD_REDIS_URL": self.redis_url}
+        ours = {"BUCKETD_DSN": self.dsn, "BUCKETD_REDIS_URL": self.redis_url, "BUCKETD_EGRESS_ALLOW": LOOPBACK}
+        return {**inherited, **PACE, **ours}
 
     def _stop(self, actors: Sequence[Actor]) -> None:
         end = time.monotonic() + STOP_S

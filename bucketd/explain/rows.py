@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from bucketd.explain.answer import Finding, Verdict, shown, span, times
 from bucketd.store.evidence import Deed, HeldBy
@@ -40,8 +41,7 @@ def fate(run: Run, context: Context) -> Finding:
     if run.missed:
         facts.append(f"it stands for {times(run.missed, 'missed occurrence')} before it as well")
     for failure in run.failures[-3:]:
-        status = f"HTTP {failure['status']}" if failure.get("status") else failure.get("error") or "no answer"
-        facts.append(f"attempt {failure.get('attempt')} failed at {failure.get('at')}: {status}")
+        facts.append(f"attempt {failure.get('attempt')} failed at {failure.get('at')}: {_cause(failure)}")
     return Finding(finding.verdict, finding.text, tuple(facts))
 
 
@@ -66,8 +66,12 @@ def _succeeded(run: Run, context: Context) -> Finding:
 
 def _running(run: Run, context: Context) -> Finding:
     since = f" since {shown(run.started_at)}" if run.started_at else ""
-    facts = (f"its deadline is {shown(run.wake_at)}",) if run.wake_at else ()
-    return Finding(Verdict.RUNNING, f"It fired{_late(run)}; attempt {run.attempt} is running{since}.", facts)
+    text = f"It fired{_late(run)}; attempt {run.attempt} is running{since}"
+    if run.wake_at is None:
+        return Finding(Verdict.RUNNING, f"{text}.")
+    is_ = "is" if run.wake_at > context.now else "was"
+    facts = (f"the end {is_} expected by {shown(run.wake_at)}",)
+    return Finding(Verdict.RUNNING, f"{text}; its target accepted it and is to report the end.", facts)
 
 
 def _retrying(run: Run, context: Context) -> Finding:
@@ -96,6 +100,7 @@ def _skipped(run: Run, context: Context) -> Finding:
         "user": f"a user skipped it{_who(context.run_deeds, 'skip')}",
         "misfire": "it could not start within the misfire threshold, and the misfire policy does not make it up",
         "past_deadline": "it could not start before its deadline",
+        "overlap": "another run of its schedule was going on, and the overlap policy does not let it start or wait",
     }
     rule = rules.get(run.reason or "", f"by the rule {run.reason or 'that is not named'}")
     late = "will not run" if run.scheduled_at > context.now else "was skipped"
@@ -106,6 +111,7 @@ def _cancelled(run: Run, context: Context) -> Finding:
     reasons = {
         "cancelled": f"cancelled by hand{_who(context.run_deeds, 'cancel')}",
         "deleted": f"cancelled because its schedule was deleted{_who(context.deeds, 'delete')}",
+        "overlap": "cancelled by a newer run of its schedule, as the overlap policy (cancel_running) says",
         "dropped": "cancelled when the backlog was dropped (`bucketd audit --kind run` says by whom)",
     }
     why = reasons.get(run.reason or "", f"cancelled ({run.reason or 'no reason given'})")
@@ -119,11 +125,20 @@ def _held(run: Run, context: Context) -> Finding:
         return Finding(
             Verdict.HELD, "It was held back; no hold covers it any more, so it is judged within the next minute."
         )
-    text = f"It is held back by {holding(context.holds)}; the release decides by the misfire policy."
+    end = "its closing" if all(hold.kind == "breaker" for hold in context.holds) else "the release"
+    text = f"It is held back by {holding(context.holds)}; {end} decides by the misfire policy."
     return Finding(Verdict.HELD, text)
 
 
+_BUSY = {
+    "target_busy": "as many runs of its target as may go on at once, or a second, are under way",
+    "tenant_busy": "as many runs of its tenant as may go on at once are under way",
+}
+
+
 def _deferred(run: Run, context: Context) -> Finding:
+    if run.reason in _BUSY:
+        return Finding(Verdict.WAITING, f"It waits for a place: {_BUSY[run.reason]}.")
     if run.wake_at and run.wake_at > context.now:
         return Finding(Verdict.WAITING, f"It is to be started at {shown(run.wake_at)}.")
     since = f" since {shown(run.wake_at)}" if run.wake_at else ""
@@ -149,6 +164,12 @@ _FATES: dict[RunStatus, Callable[[Run, Context], Finding]] = {
 }
 
 
+def _cause(failure: Mapping[str, Any]) -> str:
+    """The status, unless it was a good one: then the failure was reported, or missed, afterwards."""
+    status, error = failure.get("status"), failure.get("error")
+    return f"HTTP {status}" if status and not 200 <= status < 300 else error or "no answer"
+
+
 def _late(run: Run) -> str:
     """` 120 ms late`: an attempt's start is stored until the next one."""
     if run.started_at is None:
@@ -167,6 +188,9 @@ def _who(deeds: Sequence[Deed], action: str) -> str:
 
 
 def _hold(hold: HeldBy) -> str:
+    if hold.kind == "breaker":
+        probe = f", next probe at {shown(hold.probe_at)}" if hold.probe_at else ""
+        return f"the breaker of target {hold.target} ({hold.reason}), open since {shown(hold.created_at)}{probe}"
     what = {"all": "the hold of everything", "tenant": f"the hold of tenant {hold.tenant}"}.get(
         hold.scope, f"the hold of target {hold.target}"
     )

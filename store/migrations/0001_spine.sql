@@ -51,7 +51,7 @@ create table bucketd.targets (
     batch_by_tenant boolean not null default false,   -- a request carries runs of one tenant only
     body text not null default 'envelope' check (body in ('envelope', 'raw')),  -- raw: the payload alone, as stored
     max_running integer check (max_running between 1 and 1000000),  -- runs of it at once, in the whole cluster
-    rate_per_s real check (rate_per_s > 0 and rate_per_s <= 1000000),  -- calls a second, in the whole cluster
+    rate_per_s real check (rate_per_s > 0 and rate_per_s <= 1000000),  -- runs begun a second, in the whole cluster
     complete_within_s integer check (complete_within_s between 1 and 604800),  -- a 202 means: I shall report; null: it is a success
     dead_hook_url text check (dead_hook_url ~* '^https?://'),  -- is told of each run that dies
     revision integer not null default 1,
@@ -260,6 +260,16 @@ create table bucketd.runs (
 ) partition by range (scheduled_at);
 -- Leading wake_at, not tenant: what is due lies together however many tenants wait for a far hour.
 create index runs_wake on bucketd.runs (background, wake_at, tenant, target_id) where wake_at is not null;
+-- Runs that wait for a place at their target or of their tenant (a cap, a rate, a share of a runner): the oldest are found at once,
+-- however many wait. Cost nothing where nothing does.
+create index runs_target_busy on bucketd.runs (target_id, background, scheduled_at) where reason = 'target_busy' and wake_at is not null;
+create index runs_tenant_busy on bucketd.runs (tenant, background, scheduled_at) where reason = 'tenant_busy' and wake_at is not null;
+
+-- A failed attempt as `failures` keeps it. Times are text in UTC: JSON has none, and a session's zone must not show.
+create function bucketd.failure(attempt integer, began timestamptz, ended timestamptz, status integer, error text)
+returns jsonb language sql stable as
+$$ select jsonb_build_object('attempt', attempt, 'began', to_char(began at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+    'at', to_char(ended at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'status', status, 'error', error) $$;
 
 -- Makes the days of runs that cover [from_day, through_day) and are missing, never one below the retention floor (a day there
 -- was or may have been dropped). A table is built beside and attached: unlike `create table .. partition of` that does not stop
@@ -372,8 +382,21 @@ create table bucketd.dead_letters (
     attempts smallint not null,
     failures jsonb,
     died_at timestamptz not null,
+    hook_at timestamptz,                      -- when the target's hook is told of it next; null: nothing to tell; infinity: given up
+    hook_tries smallint not null default 0,
     unique (schedule_id, scheduled_at)
 );
 create index dead_letters_tenant on bucketd.dead_letters (tenant, died_at);
+create index dead_letters_hook on bucketd.dead_letters (target_id, hook_at) where hook_at < 'infinity';
+
+-- Whoever writes that a run died, its target's hook is to hear of it.
+create function bucketd.dead_letters_tell() returns trigger language plpgsql as $$
+begin
+    new.hook_tries := 0;
+    new.hook_at := (select bucketd.bucketd_now() from bucketd.targets t where t.target_id = new.target_id and t.dead_hook_url is not null);
+    return new;
+end $$;
+create trigger dead_letters_tell before insert or update of died_at on bucketd.dead_letters
+    for each row execute function bucketd.dead_letters_tell();
 
 select bucketd.make_days(bucketd.bucketd_now() - interval '1 day', bucketd.bucketd_now() + interval '7 days');

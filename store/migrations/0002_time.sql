@@ -47,7 +47,7 @@ create table bucketd.audit (
     audit_id bigint generated always as identity primary key,
     at timestamptz not null default bucketd.bucketd_now(),
     actor text not null default bucketd.actor(),
-    kind text not null check (kind in ('schedule', 'target', 'hold', 'calendar', 'backfill', 'run')),
+    kind text not null check (kind in ('schedule', 'target', 'tenant', 'hold', 'calendar', 'backfill', 'run')),
     action text not null,                     -- create, edit, pause, resume, delete, ..
     tenant text,                              -- null: of nobody in particular
     name text not null,                       -- of the object; of a run: its schedule
@@ -62,7 +62,7 @@ create index audit_object on bucketd.audit (tenant, name, audit_id);
 create function bucketd.changes(old jsonb, new jsonb) returns jsonb language sql immutable as $$
     select jsonb_object_agg(n.key, case when n.key = 'headers' then null else jsonb_build_array(o.value, n.value) end)
     from jsonb_each(new) n join jsonb_each(old) o on o.key = n.key
-    where n.value is distinct from o.value and n.key not in ('revision', 'updated_at')
+    where n.value is distinct from o.value and n.key not in ('revision', 'updated_at', 'probe_at')
 $$;
 
 create function bucketd.schedules_audit() returns trigger language plpgsql as $$
@@ -143,8 +143,8 @@ end $$;
 create trigger schedules_audit_update after update on bucketd.schedules
     for each row when (new.revision <> old.revision) execute function bucketd.schedules_audit_edit();
 
--- Targets, holds, calendars and users' backfills are few: a row at a time. Arguments: kind, column of the id. What has no name of its
--- own (a hold, a backfill) goes by that of its target, if it is about one.
+-- Targets, tenants, holds, calendars and users' backfills are few: a row at a time. Arguments: kind, column of the id. What has no
+-- name of its own (a hold, a backfill) goes by that of its target, if it is about one.
 create function bucketd.row_audit() returns trigger language plpgsql as $$
 declare
     old_row jsonb := case when tg_op <> 'INSERT' then to_jsonb(old) end;
@@ -158,7 +158,7 @@ begin
     insert into bucketd.audit (kind, action, tenant, name, object_id, revision, changes)
     values (tg_argv[0], case when tg_op = 'INSERT' then 'create' when tg_op = 'DELETE' then 'delete'
             when tg_argv[0] = 'backfill' then 'cancel' else 'edit' end,
-        subject ->> 'tenant', coalesce(subject ->> 'name', (
+        subject ->> 'tenant', coalesce(subject ->> 'name', case tg_argv[0] when 'tenant' then subject ->> 'tenant' end, (
             select t.name from bucketd.targets t where t.target_id = (subject ->> 'target_id')::integer), subject ->> 'scope', ''),
         coalesce(subject ->> tg_argv[1], ''), (subject ->> 'revision')::integer, different);
     return null;

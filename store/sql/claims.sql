@@ -13,7 +13,8 @@ with clock as materialized (
     from lost l cross join unnest(l.instants) i(at) join bucketd.runs r on r.scheduled_at = i.at and r.claim = l.claim
     order by r.scheduled_at, r.schedule_id
 ), freed as (
-    update bucketd.runs r set status = 'retrying', claim = null, wake_at = k.now, attempt = r.attempt - 1
+    update bucketd.runs r set status = 'retrying', claim = null, wake_at = k.now, attempt = r.attempt - 1,
+        reason = case when r.attempt > 1 then 'replayed' else r.reason end  -- whoever bought this attempt has it still
     from clock k cross join held h
     where r.scheduled_at = h.scheduled_at and r.schedule_id = h.schedule_id and r.claim = h.claim
     returning 1
@@ -21,3 +22,12 @@ with clock as materialized (
     delete from bucketd.claims where claim in (select claim from lost)
 )
 select (select count(*) from lost), (select count(*) from freed)
+
+-- name: taken_away
+-- Of these runs those that their claim does not hold any more: they were cancelled, or belong to another attempt.
+select u.n::int
+from unnest(%(ids)s::uuid[], %(ats)s::timestamptz[], %(claims)s::bigint[]) with ordinality u(id, at, claim, n)
+left join lateral (
+    select true as found from bucketd.runs r where r.scheduled_at = u.at and r.schedule_id = u.id and r.claim = u.claim limit 1
+) r on true
+where r.found is null

@@ -4,6 +4,9 @@
 -- may run), whether this statement made the row, and the call's data. Keys go in by (at, id): two batches in different order
 -- would deadlock. The clock is read once. In `made` lookups are lazy: it is searched only if some row was there already
 -- (joining it back to `seen` would be quadratic).
+-- Overlap: a run asks for its schedule's slot if its call can last until the next occurrence (or a minute less, in which a dead
+-- runner is found out), or if somebody has asked before; and after an edit, when the distance to the one before is not known. Slots
+-- before runs. One fire a schedule in a batch.
 with clock as materialized (
     select bucketd.bucketd_now() as now
 ), state as materialized (
@@ -22,7 +25,13 @@ with clock as materialized (
     from unnest(%(ids)s::uuid[], %(versions)s::int[], %(ats)s::int[], %(nexts)s::int[]) with ordinality u(id, version, at4, next4, n)
 ), seen as materialized (
     select f.n::int as n, f.id, f.at, s.tenant, s.name, s.target_id, s.timeout_s, j.jitter_offset_s, s.payload, c.now,
-        c.now_s - f.at_s - j.jitter_offset_s > s.misfire_threshold_s as late,
+        c.now_s - f.at_s - j.jitter_offset_s > s.misfire_threshold_s as late, s.overlap, e.edited,
+        case
+            when s.overlap = 'allow' then false
+            when f.next_s between 1 and 60 or e.edited then true
+            when f.next_s between 61 and 1860 and f.next_s <= 60 + coalesce(s.timeout_s, (
+                select t.timeout_s from bucketd.targets t where t.target_id = s.target_id)) then true
+            else exists (select from bucketd.slots o where o.schedule_id = s.id) end as asks,
         f.at_s + j.jitter_offset_s - c.now_s as wait_s,
         case
             when not c.alive then 1
@@ -49,18 +58,49 @@ with clock as materialized (
             select v.jitter_offset_s from bucketd.schedule_versions v
             where v.schedule_id = f.id and v.timing_version = f.version) end as jitter_offset_s
     ) j
+    cross join lateral (
+        select s.timing_version > 1 and s.timing_from > c.now - interval '31 minutes' as edited
+    ) e
     order by f.at, f.id
+), asking as materialized (
+    select v.id, v.at, v.overlap, case when v.edited then (
+            select r.scheduled_at from (select distinct unnest(instants) as at from bucketd.claims) i
+            cross join lateral (select r.scheduled_at from bucketd.runs r
+                where r.scheduled_at = i.at and r.schedule_id = v.id and r.status = 'running' limit 1) r
+            where i.at <> v.at limit 1) end as without_slot
+    from seen v
+    left join lateral (
+        select true as found from bucketd.runs r where r.scheduled_at = v.at and r.schedule_id = v.id limit 1
+    ) r on true
+    where v.verdict = 0 and v.asks and r.found is null
+    order by v.id
+), asked as (
+    insert into bucketd.slots as o (schedule_id, asked_at, rule, scheduled_at, taken_from)
+    select id, at, overlap, at, without_slot from asking
+    on conflict (schedule_id) do update set asked_at = excluded.asked_at, rule = excluded.rule
+    returning o.schedule_id, o.asked_at, o.taken_from, case
+        when o.scheduled_at = o.asked_at then 'running' when o.queued_at = o.asked_at then 'waiting' else 'skipped' end as status
 ), made as (
-    insert into bucketd.runs (scheduled_at, schedule_id, claim, started_at, target_id, jitter_offset_s, status, origin, attempt, tenant)
-    select at, id, %(claim)s::bigint, now, target_id, jitter_offset_s, 'running',
-        case when late then 'late' else 'fire' end::bucketd.run_origin, 1, tenant
-    from seen where verdict = 0
+    insert into bucketd.runs (scheduled_at, schedule_id, claim, started_at, target_id, jitter_offset_s, status, origin, attempt,
+        tenant, wake_at, finished_at, reason)
+    select at, id, case status when 'running' then %(claim)s::bigint end, case status when 'running' then now end, target_id,
+        jitter_offset_s, status::bucketd.run_status, case when late then 'late' else 'fire' end::bucketd.run_origin,
+        (status = 'running')::int, tenant, case status when 'waiting' then now + interval '1 second' end,
+        case status when 'skipped' then now end, case status when 'skipped' then 'overlap' end
+    from (
+        select v.*, case
+            when not v.asks then 'running'
+            when (v.id, v.at) in (select schedule_id, asked_at from asked where status = 'waiting') then 'waiting'
+            when (v.id, v.at) in (select schedule_id, asked_at from asked where status = 'skipped') then 'skipped'
+            else 'running' end as status
+        from seen v where v.verdict = 0 offset 0
+    ) v
     on conflict do nothing  -- absorbed twins
-    returning schedule_id, scheduled_at
+    returning schedule_id, scheduled_at, claim
 ), claimed as (
     insert into bucketd.claims (claim, runner_id, instants, created_at)
     select %(claim)s::bigint, %(runner)s::uuid, array(select to_timestamp((i::bigint & 4294967295)::float8) from unnest(%(instants)s::int[]) i), k.now
-    from clock k where exists (select from made)
+    from clock k where exists (select from made where claim is not null)
     on conflict do nothing
 )
 select n, verdict, case
@@ -70,8 +110,15 @@ select n, verdict, case
     case when verdict = 0 or %(again)s::boolean then payload end as payload,
     tenant, name, target_id, timeout_s, case when verdict = 8 then wait_s end as wait_s,
     case when n = (select min(n) from seen) then (select string_agg(t.target_id || ':' || t.revision, ',') from bucketd.targets t
-        where t.target_id in (select target_id from seen)) end as revisions
-from seen
+        where t.target_id in (select target_id from seen)) end as revisions,
+    case when n = (select min(n) from seen) then (select string_agg(
+        schedule_id || '@' || (extract(epoch from taken_from) * 1000000)::bigint, ',') from asked) end as cancelled
+from (
+    select v.n, v.id, v.at, v.payload, v.tenant, v.name, v.target_id, v.timeout_s, v.wait_s, case
+        when v.verdict = 0 and v.asks and (v.id, v.at) in (select schedule_id, asked_at from asked where status <> 'running')
+        then 10 else v.verdict end as verdict
+    from seen v offset 0
+) v
 
 -- name: mine
 -- After a lost reply: which of these keys did an earlier try of this very claim take?

@@ -65,8 +65,8 @@ with found as materialized (
 select f.scheduled_at, f.missed, (select count(*) from found b where b.scheduled_at < f.scheduled_at) from first f
 
 -- name: holds
--- Holds that cover a schedule, oldest first, and who made them. The audit log has a hold under its target's name, else its scope.
-select h.scope, h.tenant, t.name, h.reason, h.created_at, (
+-- Holds and open breakers that cover a schedule, oldest first, and who made them. The audit log has a hold under its target's name, else its scope.
+select h.kind, h.scope, h.tenant, t.name, h.reason, h.created_at, h.probe_at, (
     select a.actor from bucketd.audit a
     where a.name = coalesce(t.name, h.scope) and (a.tenant = h.tenant or h.tenant is null and a.tenant is null)
         and a.kind = 'hold' and a.action = 'create' and a.object_id = h.hold_id::text limit 1)

@@ -17,9 +17,12 @@ order by kind = 'user', backfill_id limit 1 for update of b skip locked;
 select from bucketd.partitions where partition_id = %(partition)s::int for key share;
 
 -- name: waiting
--- Background rows that are due and wait for a runner, counted up to a bound: expansion goes on only while there are few.
+-- Background rows that are due and wait for a runner, counted up to a bound, those that wait for a place included: expansion goes on
+-- only while there are few.
 select count(*) from (
-    select from bucketd.runs where background and wake_at <= bucketd.bucketd_now() limit %(most)s::int
+    select from bucketd.runs
+    where background and wake_at < 'infinity' and (wake_at <= bucketd.bucketd_now() or reason in ('target_busy', 'tenant_busy'))
+    limit %(most)s::int
 ) r;
 
 -- name: user_schedules

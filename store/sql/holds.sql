@@ -6,20 +6,20 @@ on conflict (scope, coalesce(tenant, ''), coalesce(target_id, 0), kind) do updat
 where h.reason is distinct from excluded.reason
 
 -- name: list
--- Holds, oldest first.
-select h.hold_id, h.scope, h.tenant, t.name, h.reason, h.created_at
+-- Holds, oldest first, open breakers among them.
+select h.hold_id, h.kind, h.scope, h.tenant, t.name, h.reason, h.created_at, h.openings, h.probe_at
 from bucketd.holds h left join bucketd.targets t on t.target_id = h.target_id
 order by h.hold_id
 
 -- name: find
 -- The hold of these words.
 select hold_id from bucketd.holds
-where scope = %(scope)s::text and tenant is not distinct from %(tenant)s::text and target_id is not distinct from %(target_id)s::integer
+where kind = %(kind)s::text and scope = %(scope)s::text and tenant is not distinct from %(tenant)s::text and target_id is not distinct from %(target_id)s::integer
 
 -- name: release
 -- Ends a hold. What it held is judged by `judge`, statements of their own.
 delete from bucketd.holds
-where scope = %(scope)s::text and tenant is not distinct from %(tenant)s::text and target_id is not distinct from %(target_id)s::integer
+where kind = %(kind)s::text and scope = %(scope)s::text and tenant is not distinct from %(tenant)s::text and target_id is not distinct from %(target_id)s::integer
 returning hold_id
 
 -- name: judge

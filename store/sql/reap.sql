@@ -19,6 +19,12 @@ with k as (
     where r.claim = any(%(claims)s::bigint[])
         and r.scheduled_at >= %(low)s::timestamptz and r.scheduled_at <= %(high)s::timestamptz
     order by r.scheduled_at, r.schedule_id for update of r
+), slots as (
+    insert into bucketd.slots (schedule_id, asked_at, rule, scheduled_at)
+    select k.schedule_id, k.scheduled_at, 'wait', k.scheduled_at from k
+    join bucketd.schedules s on s.id = k.schedule_id and s.overlap <> 'allow'
+    order by k.schedule_id
+    on conflict do nothing
 )
 update bucketd.runs r set status = 'retrying', claim = null, wake_at = bucketd.bucketd_now(), reason = 'runner_lost'
 from k
@@ -43,6 +49,15 @@ where r.claim is not null and r.status = 'running'
 select not exists (select from bucketd.holds where scope = 'all') and exists (
         select from bucketd.runs where wake_at = 'infinity' and background = any(array[false, true]) and status = 'held'),
     exists (select from bucketd.holds);
+
+-- name: forget_slots
+-- Slots of runs that ended long ago: a schedule that asks seldom needs no row in between.
+delete from bucketd.slots o using (
+    select schedule_id from bucketd.slots where scheduled_at < bucketd.bucketd_now() - interval '1 hour' limit 20000
+) old
+where o.schedule_id = old.schedule_id and o.scheduled_at < bucketd.bucketd_now() - interval '1 hour'
+    and not exists (select from bucketd.runs r where r.scheduled_at = o.scheduled_at and r.schedule_id = o.schedule_id
+        and r.status not in ('succeeded', 'skipped', 'cancelled', 'dead'));
 
 -- name: forget
 -- Dead runners are kept an hour for people to see.

@@ -20,6 +20,11 @@ with clock as materialized (
 )
 select count(*) from done
 
+-- name: own_retries
+-- Of these schedules those that say themselves how their runs are retried: asked for the few that failed, not for every fire.
+select id, max_attempts, retry_base_s::float8, retry_cap_s::float8 from bucketd.schedules
+where id = any(%(ids)s::uuid[]) and num_nonnulls(max_attempts, retry_base_s, retry_cap_s) > 0
+
 -- name: failed
 -- Step 5, failures: the next attempt is put into wake_at (delay drawn by the runner), or the run is dead (no delay) and leaves
 -- a dead letter with its payload. Answers as `succeeded`.
@@ -38,12 +43,18 @@ with clock as materialized (
         finished_at = case when e.delay_s is null then k.now end,
         http_status = e.http_status,
         reason = coalesce(e.reason, r.reason),
-        failures = coalesce(r.failures, '[]') || jsonb_build_object('attempt', r.attempt,
-            'at', to_char(k.now at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'status', e.http_status, 'error', e.error)
+        failures = coalesce(r.failures, '[]') || bucketd.failure(r.attempt, r.started_at, k.now, e.http_status, e.error)
     from clock k cross join ended e
     where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
         and r.scheduled_at between (%(bounds)s::timestamptz[])[1] and (%(bounds)s::timestamptz[])[2]  -- prunes days once, not for every row
     returning r.schedule_id, r.scheduled_at, r.tenant, r.target_id, r.attempt, r.failures, r.finished_at, r.reason, r.status
+), slots as (
+    -- It is not over: whoever comes next finds it at its slot, however far away that seemed when this one was started.
+    insert into bucketd.slots (schedule_id, asked_at, rule, scheduled_at)
+    select d.schedule_id, d.scheduled_at, 'wait', d.scheduled_at from done d
+    join bucketd.schedules s on s.id = d.schedule_id and s.overlap <> 'allow'
+    where d.status = 'retrying' order by d.schedule_id
+    on conflict do nothing
 ), letters as (
     insert into bucketd.dead_letters (schedule_id, scheduled_at, tenant, name, target_id, payload, reason, attempts, failures, died_at)
     select d.schedule_id, d.scheduled_at, d.tenant, s.name, d.target_id, s.payload, d.reason, d.attempt, d.failures, d.finished_at
@@ -51,6 +62,35 @@ with clock as materialized (
     where d.status = 'dead'
     on conflict (schedule_id, scheduled_at) do update set target_id = excluded.target_id, payload = excluded.payload,
         reason = excluded.reason, attempts = excluded.attempts, failures = excluded.failures, died_at = excluded.died_at
+), gone as (
+    delete from bucketd.claims where claim = any(%(spent)s::bigint[])
+)
+select count(*) from done
+
+-- name: accepted
+-- Runs that go on at their targets, after a 202: nobody holds them, and wake_at is when their end must have been reported. One
+-- whose end was reported before this came is not the writer's any more. Answers as `succeeded`.
+with clock as materialized (
+    select bucketd.bucketd_now() as now
+), ended as materialized (
+    select id, at, attempt, claim, within_s
+    from unnest(%(ids)s::uuid[], %(ats)s::timestamptz[], %(attempts)s::smallint[], %(claims)s::bigint[], %(within)s::int[])
+        u(id, at, attempt, claim, within_s)
+    order by at, id
+), done as (
+    update bucketd.runs r
+    set claim = null, wake_at = k.now + e.within_s * interval '1 second', http_status = 202
+    from clock k cross join ended e
+    where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
+        and r.scheduled_at between (%(bounds)s::timestamptz[])[1] and (%(bounds)s::timestamptz[])[2]  -- prunes days once, not for every row
+    returning r.schedule_id, r.scheduled_at
+), slots as (
+    -- It stands in no claim any more: whoever comes next has to find it at its slot.
+    insert into bucketd.slots (schedule_id, asked_at, rule, scheduled_at)
+    select d.schedule_id, d.scheduled_at, 'wait', d.scheduled_at from done d
+    join bucketd.schedules s on s.id = d.schedule_id and s.overlap <> 'allow'
+    order by d.schedule_id
+    on conflict do nothing
 ), gone as (
     delete from bucketd.claims where claim = any(%(spent)s::bigint[])
 )
@@ -67,10 +107,35 @@ with clock as materialized (
     order by at, id
 ), done as (
     update bucketd.runs r
-    set status = 'retrying', claim = null, wake_at = k.now, attempt = r.attempt - 1
+    set status = 'retrying', claim = null, wake_at = k.now, attempt = r.attempt - 1,
+        reason = case when r.attempt > 1 then 'replayed' else r.reason end  -- whoever bought this attempt has it still
     from clock k cross join ended e
     where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
         and r.scheduled_at between (%(bounds)s::timestamptz[])[1] and (%(bounds)s::timestamptz[])[2]  -- prunes days once, not for every row
+    returning 1
+), gone as (
+    delete from bucketd.claims where claim = any(%(spent)s::bigint[])
+)
+select count(*) from done
+
+-- name: defer
+-- Runs that were claimed and find no place, by cap, rate or a runner's share: taken when there is one (wake.take, by their reason),
+-- or at the latest with wake_at. The attempt was not made, so its number is free again. Answers as `succeeded`.
+with clock as materialized (
+    select bucketd.bucketd_now() as now
+), ended as materialized (
+    select id, at, attempt, claim, reason
+    from unnest(%(ids)s::uuid[], %(ats)s::timestamptz[], %(attempts)s::smallint[], %(claims)s::bigint[], %(reasons)s::text[])
+        u(id, at, attempt, claim, reason)
+    order by at, id
+), done as (
+    update bucketd.runs r
+    set status = 'deferred', claim = null, attempt = r.attempt - 1, reason = e.reason,
+        wake_at = k.now + (1 + random()) * %(within_s)s::float8 * interval '1 second'
+    from clock k cross join ended e
+    -- No bounds on scheduled_at as in the others: in a young day, of which statistics say little, the planner would go through all
+    -- keys between them for each row; and here a crowd may stand at one instant.
+    where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
     returning 1
 ), gone as (
     delete from bucketd.claims where claim = any(%(spent)s::bigint[])

@@ -17,8 +17,11 @@ returning runner_id
 update bucketd.runners set dead_at = bucketd.bucketd_now() where runner_id = %(runner)s::uuid and dead_at is null
 
 -- name: targets
--- What a call needs to know about these targets.
-select target_id, revision, name, url, headers, connect_timeout_s::float8 as connect_timeout_s, timeout_s::float8 as timeout_s,
-    max_attempts, retry_base_s::float8 as retry_base_s, retry_cap_s::float8 as retry_cap_s, batch_max, batch_linger_ms,
-    batch_by_tenant, body, max_running, rate_per_s::float8 as rate_per_s, complete_within_s
-from bucketd.targets where target_id = any(%(targets)s::int[])
+-- What a call needs to know about these targets. A secret that has ended is none.
+select t.target_id, t.revision, t.name, t.url, t.headers, t.connect_timeout_s::float8 as connect_timeout_s,
+    t.timeout_s::float8 as timeout_s, t.max_attempts, t.retry_base_s::float8 as retry_base_s, t.retry_cap_s::float8 as retry_cap_s,
+    t.batch_max, t.batch_linger_ms, t.batch_by_tenant, t.body, t.max_running, t.rate_per_s::float8 as rate_per_s,
+    t.complete_within_s, s.sealed, case when s.old_until > bucketd.bucketd_now() then s.old_sealed end as old_sealed,
+    extract(epoch from s.old_until)::float8 as old_until_s
+from bucketd.targets t left join bucketd.target_secrets s on s.target_id = t.target_id
+where t.target_id = any(%(targets)s::int[])

@@ -13,15 +13,16 @@ select extract(epoch from bucketd.bucketd_now())::float8
 
 -- name: put
 -- Creates or changes one schedule; no row comes back, and nothing is written, if it is as asked already.
-insert into bucketd.schedules as s (id, tenant, name, spec_id, phase, jitter_s, target_id, expression, payload, timeout_s, overlap,
-    misfire, misfire_threshold_s, deadline_s, catch_up_window_s, catch_up_cap, labels, paused, starts_at, ends_at, max_runs,
-    exclude_dates, calendars)
-select n.id, n.tenant, n.name, n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload, n.timeout_s, n.overlap,
-    n.misfire, n.misfire_threshold_s, n.deadline_s, n.catch_up_window_s, n.catch_up_cap, n.labels,
-    coalesce(n.paused, o.paused, false), n.starts_at, n.ends_at, n.max_runs, n.exclude_dates, n.calendars
+insert into bucketd.schedules as s (id, tenant, name, spec_id, phase, jitter_s, target_id, expression, payload, timeout_s,
+    max_attempts, retry_base_s, retry_cap_s, overlap, misfire, misfire_threshold_s, deadline_s, catch_up_window_s, catch_up_cap,
+    labels, paused, starts_at, ends_at, max_runs, exclude_dates, calendars)
+select n.id, n.tenant, n.name, n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload, n.timeout_s,
+    n.max_attempts, n.retry_base_s, n.retry_cap_s, n.overlap, n.misfire, n.misfire_threshold_s, n.deadline_s, n.catch_up_window_s,
+    n.catch_up_cap, n.labels, coalesce(n.paused, o.paused, false), n.starts_at, n.ends_at, n.max_runs, n.exclude_dates, n.calendars
 from (select %(id)s::uuid as id, %(tenant)s::text as tenant, %(name)s::text as name, %(spec_id)s::integer as spec_id,
         %(phase)s::bigint as phase, %(jitter_s)s::integer as jitter_s, %(target_id)s::integer as target_id,
         %(expression)s::text as expression, %(payload)s::json as payload, %(timeout_s)s::integer as timeout_s,
+        %(max_attempts)s::smallint as max_attempts, %(retry_base_s)s::real as retry_base_s, %(retry_cap_s)s::real as retry_cap_s,
         %(overlap)s::text as overlap, %(misfire)s::text as misfire, %(misfire_threshold_s)s::integer as misfire_threshold_s,
         %(deadline_s)s::integer as deadline_s, %(labels)s::jsonb as labels, %(paused)s::boolean as paused,
         %(starts_at)s::timestamptz as starts_at, %(ends_at)s::timestamptz as ends_at,
@@ -29,16 +30,17 @@ from (select %(id)s::uuid as id, %(tenant)s::text as tenant, %(name)s::text as n
         %(max_runs)s::integer as max_runs, %(exclude_dates)s::date[] as exclude_dates, %(calendars)s::text[] as calendars) n
 left join bucketd.schedules o on o.tenant = n.tenant and o.name = n.name
 where o.id is null
-    or (o.spec_id, o.phase, o.jitter_s, o.target_id, o.expression, o.payload::text, o.timeout_s, o.overlap, o.misfire,
-        o.misfire_threshold_s, o.deadline_s, o.catch_up_window_s, o.catch_up_cap, o.labels, o.paused, o.starts_at, o.ends_at,
-        o.max_runs, o.exclude_dates, o.calendars)
+    or (o.spec_id, o.phase, o.jitter_s, o.target_id, o.expression, o.payload::text, o.timeout_s, o.max_attempts, o.retry_base_s,
+        o.retry_cap_s, o.overlap, o.misfire, o.misfire_threshold_s, o.deadline_s, o.catch_up_window_s, o.catch_up_cap, o.labels,
+        o.paused, o.starts_at, o.ends_at, o.max_runs, o.exclude_dates, o.calendars)
     is distinct from
-    (n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload::text, n.timeout_s, n.overlap, n.misfire,
-        n.misfire_threshold_s, n.deadline_s, n.catch_up_window_s, n.catch_up_cap, n.labels, coalesce(n.paused, o.paused),
-        n.starts_at, n.ends_at, n.max_runs, n.exclude_dates, n.calendars)
+    (n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload::text, n.timeout_s, n.max_attempts, n.retry_base_s,
+        n.retry_cap_s, n.overlap, n.misfire, n.misfire_threshold_s, n.deadline_s, n.catch_up_window_s, n.catch_up_cap, n.labels,
+        coalesce(n.paused, o.paused), n.starts_at, n.ends_at, n.max_runs, n.exclude_dates, n.calendars)
     or (not n.paused and o.paused_until > bucketd.bucketd_now())
 on conflict (tenant, name) do update set spec_id = excluded.spec_id, phase = excluded.phase, jitter_s = excluded.jitter_s,
     target_id = excluded.target_id, expression = excluded.expression, payload = excluded.payload, timeout_s = excluded.timeout_s,
+    max_attempts = excluded.max_attempts, retry_base_s = excluded.retry_base_s, retry_cap_s = excluded.retry_cap_s,
     overlap = excluded.overlap, misfire = excluded.misfire, misfire_threshold_s = excluded.misfire_threshold_s,
     deadline_s = excluded.deadline_s, catch_up_window_s = excluded.catch_up_window_s, catch_up_cap = excluded.catch_up_cap,
     labels = excluded.labels, paused = coalesce(%(paused)s::boolean, s.paused),
@@ -52,9 +54,10 @@ returning s.id, s.revision
 -- name: stage_make
 -- A place for one chunk of a bulk put, in the session alone.
 create temporary table bucketd_put (id uuid, tenant text, name text, spec_id integer, phase bigint, jitter_s integer,
-    target_id integer, expression text, payload json, timeout_s integer, overlap text, misfire text, misfire_threshold_s integer,
-    deadline_s integer, labels jsonb, paused boolean, starts_at timestamptz, ends_at timestamptz, catch_up_window_s integer,
-    catch_up_cap integer, max_runs integer, exclude_dates date[], calendars text[]) on commit drop
+    target_id integer, expression text, payload json, timeout_s integer, max_attempts smallint, retry_base_s real, retry_cap_s real,
+    overlap text, misfire text, misfire_threshold_s integer, deadline_s integer, labels jsonb, paused boolean, starts_at timestamptz,
+    ends_at timestamptz, catch_up_window_s integer, catch_up_cap integer, max_runs integer, exclude_dates date[], calendars text[])
+    on commit drop
 
 -- name: stage_copy
 -- Fills it.
@@ -63,26 +66,27 @@ copy pg_temp.bucketd_put from stdin
 -- name: stage_put
 -- `put` for every row of the chunk. By (tenant, name): two chunks in different order would deadlock. `keep_paused`: no row says
 -- whether it is paused, so a pause that commits meanwhile stays.
-insert into bucketd.schedules as s (id, tenant, name, spec_id, phase, jitter_s, target_id, expression, payload, timeout_s, overlap,
-    misfire, misfire_threshold_s, deadline_s, catch_up_window_s, catch_up_cap, labels, paused, starts_at, ends_at, max_runs,
-    exclude_dates, calendars)
-select n.id, n.tenant, n.name, n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload, n.timeout_s, n.overlap,
-    n.misfire, n.misfire_threshold_s, n.deadline_s, n.catch_up_window_s, n.catch_up_cap, n.labels,
-    coalesce(n.paused, o.paused, false), n.starts_at, n.ends_at, n.max_runs, n.exclude_dates, n.calendars
+insert into bucketd.schedules as s (id, tenant, name, spec_id, phase, jitter_s, target_id, expression, payload, timeout_s,
+    max_attempts, retry_base_s, retry_cap_s, overlap, misfire, misfire_threshold_s, deadline_s, catch_up_window_s, catch_up_cap,
+    labels, paused, starts_at, ends_at, max_runs, exclude_dates, calendars)
+select n.id, n.tenant, n.name, n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload, n.timeout_s,
+    n.max_attempts, n.retry_base_s, n.retry_cap_s, n.overlap, n.misfire, n.misfire_threshold_s, n.deadline_s, n.catch_up_window_s,
+    n.catch_up_cap, n.labels, coalesce(n.paused, o.paused, false), n.starts_at, n.ends_at, n.max_runs, n.exclude_dates, n.calendars
 from pg_temp.bucketd_put n
 left join bucketd.schedules o on o.tenant = n.tenant and o.name = n.name
 where o.id is null
-    or (o.spec_id, o.phase, o.jitter_s, o.target_id, o.expression, o.payload::text, o.timeout_s, o.overlap, o.misfire,
-        o.misfire_threshold_s, o.deadline_s, o.catch_up_window_s, o.catch_up_cap, o.labels, o.paused, o.starts_at, o.ends_at,
-        o.max_runs, o.exclude_dates, o.calendars)
+    or (o.spec_id, o.phase, o.jitter_s, o.target_id, o.expression, o.payload::text, o.timeout_s, o.max_attempts, o.retry_base_s,
+        o.retry_cap_s, o.overlap, o.misfire, o.misfire_threshold_s, o.deadline_s, o.catch_up_window_s, o.catch_up_cap, o.labels,
+        o.paused, o.starts_at, o.ends_at, o.max_runs, o.exclude_dates, o.calendars)
     is distinct from
-    (n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload::text, n.timeout_s, n.overlap, n.misfire,
-        n.misfire_threshold_s, n.deadline_s, n.catch_up_window_s, n.catch_up_cap, n.labels, coalesce(n.paused, o.paused),
-        n.starts_at, n.ends_at, n.max_runs, n.exclude_dates, n.calendars)
+    (n.spec_id, n.phase, n.jitter_s, n.target_id, n.expression, n.payload::text, n.timeout_s, n.max_attempts, n.retry_base_s,
+        n.retry_cap_s, n.overlap, n.misfire, n.misfire_threshold_s, n.deadline_s, n.catch_up_window_s, n.catch_up_cap, n.labels,
+        coalesce(n.paused, o.paused), n.starts_at, n.ends_at, n.max_runs, n.exclude_dates, n.calendars)
     or (not n.paused and o.paused_until > bucketd.bucketd_now())
 order by n.tenant, n.name
 on conflict (tenant, name) do update set spec_id = excluded.spec_id, phase = excluded.phase, jitter_s = excluded.jitter_s,
     target_id = excluded.target_id, expression = excluded.expression, payload = excluded.payload, timeout_s = excluded.timeout_s,
+    max_attempts = excluded.max_attempts, retry_base_s = excluded.retry_base_s, retry_cap_s = excluded.retry_cap_s,
     overlap = excluded.overlap, misfire = excluded.misfire, misfire_threshold_s = excluded.misfire_threshold_s,
     deadline_s = excluded.deadline_s, catch_up_window_s = excluded.catch_up_window_s, catch_up_cap = excluded.catch_up_cap,
     labels = excluded.labels, paused = case when %(keep_paused)s::boolean then s.paused else excluded.paused end,
@@ -103,7 +107,7 @@ select s.id, s.tenant, s.name, p.kind, p.rule, p.every_s, s.phase, s.expression,
     s.timeout_s, s.overlap, s.misfire, s.misfire_threshold_s, s.deadline_s, s.jitter_s, s.jitter_offset_s, s.starts_at, s.ends_at,
     s.paused or coalesce(s.paused_until > bucketd.bucketd_now(), false), s.revision, s.created_at, s.updated_at,
     extract(epoch from s.floor)::float8, extract(epoch from s.timing_from)::float8, s.catch_up_window_s, s.catch_up_cap,
-    s.pause_reason, s.paused_until, s.max_runs, s.exclude_dates, s.calendars
+    s.pause_reason, s.paused_until, s.max_runs, s.exclude_dates, s.calendars, s.max_attempts, s.retry_base_s, s.retry_cap_s
 from bucketd.schedules s
 join bucketd.specs p on p.spec_id = s.spec_id
 join bucketd.targets t on t.target_id = s.target_id

@@ -18,7 +18,7 @@ select bucketd.bucketd_now(),
     (select min(settled_through) from bucketd.partitions),
     (select count(*) from bucketd.backfills where finished_at is null),
     (select count(*) from (select from bucketd.dead_letters limit %(bound)s::integer) l),
-    (select count(*) from bucketd.holds),
+    (select count(*) from bucketd.holds where kind = 'user'),
     (select count(*) from bucketd.specs where error is not null)
 
 -- name: owners

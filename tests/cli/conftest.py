@@ -5,17 +5,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from bucketd.cli import main
 from bucketd.store.config import Settings
-from tests.support.databases import Databases
 
 
 @dataclass(frozen=True)
@@ -64,22 +61,6 @@ class Cli:
         command = [sys.executable, "-m", "bucketd", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
         return Result(done.returncode, done.stdout, done.stderr)
-
-
-@pytest.fixture(scope="module")
-def module_dsn(databases: Databases) -> Iterator[str]:
-    """One database for the tests of a module."""
-    with databases.clone() as url:
-        yield url
-
-
-@pytest.fixture
-def emptied_dsn(module_dsn: str) -> str:
-    """The module's database without what people put into it: cloning one takes longer than most commands."""
-    with psycopg.connect(module_dsn) as connection:
-        for table in ("schedules", "runs", "targets"):
-            connection.execute(f"delete from bucketd.{table}".encode())
-    return module_dsn
 
 
 @pytest.fixture

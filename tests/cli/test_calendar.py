@@ -102,7 +102,8 @@ ALL = (
     "--cron", "30 9 * * 1-5", "--tz", "Africa/Cairo", "--gap", "shift", "--fold", "both", "--misfire", "catch_up",
     "--misfire-threshold", "90s", "--deadline", "2h", "--catch-up-window", "3d", "--catch-up-cap", "77", "--jitter", "20s",
     "--starts-at", "2030-01-01", "--max-runs", "12", "--exclude", "2030-05-01", "--exclude", "2030-01-07",
-    "--calendar", "bank", "--calendar", "own",
+    "--calendar", "bank", "--calendar", "own", "--max-attempts", "9", "--retry-base", "0.5", "--retry-cap", "2h",
+    "--overlap", "queue_one",
 )  # fmt: skip
 
 
@@ -118,7 +119,8 @@ def test_export_and_apply_know_every_new_field(hooked: Cli) -> None:
     lines = hooked.done("export").lines
     assert lines[0].items() >= {
         "catch_up_window": "259200s", "catch_up_cap": 77, "max_runs": 12, "exclude": ["2030-01-07", "2030-05-01"],
-        "calendars": ["bank", "own"], "tz": "Africa/Cairo",
+        "calendars": ["bank", "own"], "tz": "Africa/Cairo", "max_attempts": 9, "retry_base": "0.5s", "retry_cap": "7200s",
+        "overlap": "queue_one",
     }.items()  # fmt: skip
     assert "ends_at" not in lines[0], "it follows from max_runs"
     assert (lines[1]["tz"], lines[1]["exclude"]) == ("Asia/Tokyo", ["2030-05-01"])
@@ -148,6 +150,12 @@ def test_export_and_apply_know_every_new_field(hooked: Cli) -> None:
         ("max_runs", True, "max_runs"),
         ("max_runs", 0, "max_runs"),
         ("catch_up_cap", 10_001, "catch_up_cap"),
+        ("max_attempts", "5", "a whole number"),
+        ("max_attempts", 101, "max_attempts"),
+        ("retry_base", True, "retry_base"),
+        ("retry_base", "soon", "retry_base: expected a duration"),
+        ("retry_cap", "8d", "604800"),
+        ("retry_cap", [1], "retry_cap"),
         ("catch_up_window", "8d", "604800"),
     ],
 )

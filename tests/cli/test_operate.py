@@ -4,8 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
+from bucketd.store import breakers
+from bucketd.store.config import Settings
+from bucketd.store.operation import drive
 from tests.cli.conftest import Cli
 from tests.support.processes import Processes
 from tests.support.target import Reply, Target
@@ -36,6 +40,24 @@ def test_hold_and_release(cli: Cli) -> None:
         result = cli("hold", *arguments)
         assert result.code == 2
         assert "exactly one of --all, --tenant and --target" in result.err
+
+
+def test_an_open_breaker_is_seen_and_closed(cli: Cli, settings: Settings) -> None:
+    cli.done("target", "put", "hook", "http://127.0.0.1:9/")
+    with psycopg.connect(settings.dsn.get_secret_value()) as connection:
+        drive(breakers.open_(1, "all \x1b[31m failed", openings=2, pause_s=60.0), connection)
+    (shown,) = cli.done("status", "--json").json["breakers"]
+    assert (shown["target"], shown["openings"]) == ("hook", 2)
+    drawn = cli.done("status").out
+    assert "breaker open" in drawn
+    assert "hook: all \N{REPLACEMENT CHARACTER}[31m failed; since 20" in drawn
+    assert "2 times in a row, next probe at 20" in drawn
+    assert [(hold["kind"], hold["scope"]) for hold in cli.done("holds", "--json").lines] == [("breaker", "target")]
+    assert cli("release", "--target", "hook").code == 3
+    closed = cli.done("release", "--target", "hook", "--breaker")
+    assert closed.out.startswith("released: breaker of target hook; deferred 0")
+    assert cli("release", "--all", "--breaker").code == 2
+    assert cli.done("status", "--json").json["breakers"] == []
 
 
 def test_bad_choices(cli: Cli) -> None:
@@ -93,8 +115,11 @@ def test_backfill_then_a_dead_letter_and_its_replay(cluster: Cli, target: Target
     assert asked.code == 2
     assert "Replay 1 dead letter?" in asked.err
     target.script = lambda request: Reply()
+    cluster.done("schedule", "put", "s", "--target", "hook", "--every", "1m", "--paused", "--payload", '"new"')
     assert cluster.done("dead", "replay", "--all", "--yes").out == "replayed: 1\n"
     wait(lambda: status_of(cluster, run) == "succeeded", 10, "the replayed run")
+    last = target.runs[-1]
+    assert (last["run_id"], last["attempt"], last["payload"]) == (run, 2, "new"), "the schedule's payload, as it is now"
     assert cluster.done("dead", "discard", "--name", "s", "--yes", "--json").json == {"discarded": 0}
 
     status = cluster.done("status", "--json").json

@@ -36,7 +36,41 @@ def test_target_put_list_show(cli: Cli) -> None:
     assert "s3cret" not in everything
 
 
+POLICY = (
+    "--retry-base", "0.5", "--retry-cap", "2m", "--batch-max", "40", "--batch-by-tenant", "--max-running", "7", "--rate", "0.5",
+    "--complete-within", "1h", "--dead-hook", "https://example.com/dead",
+)  # fmt: skip
+
+
+def test_each_policy_of_a_target(cli: Cli) -> None:
+    wanted = {
+        "retry_base_s": 0.5, "retry_cap_s": 120, "batch_max": 40, "batch_by_tenant": True, "body": "envelope", "max_running": 7,
+        "rate_per_s": 0.5, "complete_within_s": 3600, "dead_hook_url": "https://example.com/dead",
+    }  # fmt: skip
+    plain = cli.done("target", "put", "hook", HOOK, "--json").json
+    assert plain.items().isdisjoint(wanted.items() - {("body", "envelope")})
+    assert cli.done("target", "put", "hook", HOOK, *POLICY, "--json").json.items() >= wanted.items()
+    assert cli.done("target", "show", "hook", "--json").json.items() >= wanted.items()
+    assert cli.done("target", "put", "hook", HOOK, *POLICY).out.startswith("unchanged:")
+    assert cli.done("target", "list").out.split()[-2:] == ["7", "0.5"]
+    raw = cli.done("target", "put", "hook", HOOK, "--body", "raw", "--json").json
+    assert raw["body"] == "raw"
+    assert {key: raw[key] for key in wanted.keys() - {"body"}} == {key: plain[key] for key in wanted.keys() - {"body"}}
+
+
 def test_target_bad_input(cli: Cli) -> None:
+    for arguments, reason in (
+        (("--body", "raw", "--batch-max", "2"), "expected batch_max 1 with body raw, got 2"),
+        (("--body", "bare"), "envelope, raw"),
+        (("--max-running", "0"), "max_running"),
+        (("--rate", "0"), "rate_per_s"),
+        (("--complete-within", "8d"), "604800"),
+        (("--retry-cap", "soon"), "retry_cap: expected a duration"),
+        (("--dead-hook", "ftp://x/"), "dead_hook_url to begin with http"),
+    ):
+        refused = cli("target", "put", "hook", HOOK, *arguments)
+        assert refused.code == 2, arguments
+        assert reason in refused.err, refused.err
     assert cli("target", "put", "hook", "ftp://x/").code == 2
     assert cli("target", "put", "hook", HOOK, "-H", "nothing").code == 2
     assert cli("target", "put", "hook", HOOK, "--timeout", "31m").code == 2
@@ -65,6 +99,13 @@ def test_target_test_of_a_batch_target(cli: Cli, target: Target) -> None:
     cli.done("target", "test", "hook")
     assert [run["schedule"] for run in target.requests[0].body] == ["bucketd-test"]
     assert target.requests[0].headers["Bucketd-Batch"] == "1"
+
+
+def test_target_test_of_a_target_that_takes_the_payload_alone(cli: Cli, target: Target) -> None:
+    cli.done("target", "put", "hook", target.url, "--body", "raw")
+    cli.done("target", "test", "hook", "--payload", '{"a": [1]}')
+    assert target.requests[0].body == {"a": [1]}
+    assert target.requests[0].headers["Idempotency-Key"] == target.requests[0].headers["Webhook-Id"]
 
 
 def test_target_test_without_answer(cli: Cli) -> None:
@@ -171,7 +212,11 @@ def test_pause_resume_skip_trigger_delete(hooked: Cli) -> None:
 
 def test_at_and_lists(hooked: Cli) -> None:
     soon = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert hooked.done("schedule", "put", "once", "--target", "hook", "--at", soon, "--json").json["next_at"] == soon
+    once = hooked.done("schedule", "put", "once", "--target", "hook", "--at", soon, "--json").json
+    assert (once["next_at"], once["overlap"]) == (soon, "allow")
+    assert "overlap" not in hooked.done("export").lines[0], "it is the default of a one-shot"
+    hooked.done("schedule", "put", "once", "--target", "hook", "--at", soon, "--overlap", "skip")
+    assert hooked.done("export").lines[0]["overlap"] == "skip"
     assert hooked("schedule", "put", "late", "--target", "hook", "--at", "-1h").code == 2
     for name in "abc":
         hooked.done("schedule", "put", name, "--target", "hook", "--every", "1h")

@@ -19,6 +19,10 @@ import pytest
 
 from bucketd.cli import state
 from bucketd.cli.children import Children
+from bucketd.cli.session import Session
+from bucketd.cli.up import environment
+from bucketd.store.allow_list import LOOPBACK
+from bucketd.store.config import Settings
 from bucketd.store.errors import Conflict
 from tests.cli.conftest import Cli
 from tests.support.target import Target
@@ -200,6 +204,14 @@ def _is_deaf(pid: int | None) -> bool:
     """Whether it ignores SIGTERM by now."""
     found = re.search(r"SigIgn:\s*([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text())
     return bool(found and int(found[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_runners_may_call_this_machine_unless_a_list_is_set(nowhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty list is one, too."""
+    assert environment(Session(), Settings.load())["BUCKETD_EGRESS_ALLOW"] == LOOPBACK
+    for given in ("", "10.0.0.0/8"):
+        monkeypatch.setenv("BUCKETD_EGRESS_ALLOW", given)
+        assert environment(Session(), Settings.load())["BUCKETD_EGRESS_ALLOW"] == given
 
 
 def test_half_a_pair_of_stores_is_refused(bare: Cli) -> None:

@@ -78,3 +78,16 @@ def count(connection: psycopg.Connection[Any], table: str) -> int:
     found = connection.execute(f"select count(*) from bucketd.{table}".encode()).fetchone()
     assert found
     return int(found[0])
+
+
+def bury(sql: psycopg.Connection[Any], schedule_id: UUID, at: datetime, name: str = "s") -> int:
+    """A dead letter written by hand; its id."""
+    found = sql.execute(
+        "insert into bucketd.dead_letters"
+        " (schedule_id, scheduled_at, tenant, name, target_id, payload, reason, attempts, failures, died_at)"
+        " select %s, %s, 'default', %s, target_id, '{\"a\": 1}', 'attempts', 5, '[{\"attempt\": 5}]', bucketd.bucketd_now()"
+        " from bucketd.targets where name = 'hook' returning dead_letter_id",
+        (schedule_id, at, name),
+    ).fetchone()
+    assert found
+    return int(found[0])

@@ -19,6 +19,7 @@ from bucketd.client.dead import AsyncDeadLetters, DeadLetters
 from bucketd.client.runs import AsyncRuns, Runs
 from bucketd.client.schedules import Schedules
 from bucketd.client.targets import AsyncTargets, Targets
+from bucketd.client.tenants import AsyncTenants, Tenants
 from bucketd.errors import InvalidBatch, InvalidInput, NotFound, StoreUnavailable
 from tests.client.conftest import count
 
@@ -26,6 +27,7 @@ TWINS = [
     (Client, AsyncClient),
     (Schedules, AsyncSchedules),
     (Targets, AsyncTargets),
+    (Tenants, AsyncTenants),
     (Runs, AsyncRuns),
     (Backfills, AsyncBackfills),
     (Backlogs, AsyncBacklogs),
@@ -81,6 +83,11 @@ async def test_a_round_through_everything(aclient: AsyncClient, sql: psycopg.Con
     with pytest.raises(NotFound):
         await aclient.dead.get(1)
     assert (await aclient.status()).schedules == 1
+    assert (await aclient.tenants.put("t", max_running=3)).created
+    assert [(tenant.name, tenant.max_running) for tenant in await aclient.tenants.list()] == [("t", 3)]
+    await aclient.tenants.delete("t")
+    with pytest.raises(NotFound):
+        await aclient.tenants.get("t")
     await aclient.schedules.delete("a")
     with pytest.raises(NotFound):
         await aclient.schedules.get("a")

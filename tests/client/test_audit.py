@@ -119,12 +119,19 @@ def test_a_retime_is_one(quiet: Client, sql: psycopg.Connection[Any]) -> None:
     assert latest(quiet).action == "retime"
 
 
-def test_targets_holds_calendars_and_backfills(quiet: Client, rows: Rows) -> None:
+def test_targets_tenants_holds_calendars_and_backfills(quiet: Client, rows: Rows) -> None:
     client = quiet
     client.targets.put("api", "https://example.com/", headers={"Authorization": "a"})
     client.targets.put("api", "https://example.com/", headers={"Authorization": "b"}, timeout_s=9)
     assert latest(client).changes == {"headers": None, "timeout_s": [30, 9]}
     assert latest(client).revision == 2
+    client.tenants.put("t", max_running=5)
+    client.tenants.put("t", max_running=5)
+    client.tenants.put("t", max_running=6)
+    cap = latest(client)
+    assert (cap.kind, cap.tenant, cap.name, cap.object_id) == ("tenant", "t", "t", "t")
+    assert cap.changes == {"max_running": [5, 6]}
+    client.tenants.delete("t")
     client.hold(target="api", reason="works")
     hold = latest(client)
     assert (hold.kind, hold.action, hold.name) == ("hold", "create", "api"), "of which target"
@@ -145,7 +152,8 @@ def test_targets_holds_calendars_and_backfills(quiet: Client, rows: Rows) -> Non
     assert (latest(client).tenant, latest(client).name, latest(client).object_id) == ("default", "a", str(asked.id))
     client.backfills.cancel(asked.id)
     assert deeds(client) == [
-        ("target", "create"), ("target", "edit"), ("hold", "create"), ("hold", "edit"), ("hold", "delete"),
+        ("target", "create"), ("target", "edit"), ("tenant", "create"), ("tenant", "edit"), ("tenant", "delete"),
+        ("hold", "create"), ("hold", "edit"), ("hold", "delete"),
         ("hold", "create"), ("hold", "create"), ("target", "delete"), ("calendar", "create"), ("calendar", "edit"),
         ("calendar", "delete"), ("schedule", "create"), ("backfill", "create"), ("backfill", "cancel"),
     ]  # fmt: skip

@@ -15,6 +15,13 @@ NOW = datetime.now(UTC)
 CYCLE: list[Any] = []
 CYCLE.append(CYCLE)
 
+
+@pytest.fixture
+def dsn(emptied_dsn: str) -> str:
+    """No test here minds the others' database: they leave next to nothing."""
+    return emptied_dsn
+
+
 SCHEDULE: list[tuple[str, dict[str, Any]]] = [
     ("name", {"name": ""}),
     ("name", {"name": "x" * 256}),
@@ -42,6 +49,13 @@ SCHEDULE: list[tuple[str, dict[str, Any]]] = [
     ("timeout_s", {"timeout_s": 86_401}),
     ("timeout_s", {"timeout_s": True}),
     ("timeout_s", {"timeout_s": 1.5}),
+    ("max_attempts", {"max_attempts": 0}),
+    ("max_attempts", {"max_attempts": 101}),
+    ("max_attempts", {"max_attempts": 1.0}),
+    ("retry_base_s", {"retry_base_s": -0.1}),
+    ("retry_base_s", {"retry_base_s": "10"}),
+    ("retry_cap_s", {"retry_cap_s": 604_801}),
+    ("retry_cap_s", {"retry_cap_s": float("nan")}),
     ("overlap", {"overlap": "never"}),
     ("misfire", {"misfire": "maybe"}),
     ("misfire_threshold_s", {"misfire_threshold_s": 0}),
@@ -110,6 +124,18 @@ TARGET: list[tuple[str, dict[str, Any]]] = [
     ("retry_base_s", {"retry_base_s": -1}),
     ("batch_max", {"batch_max": 10_001}),
     ("batch_linger_ms", {"batch_linger_ms": 0.5}),
+    ("batch_by_tenant", {"batch_by_tenant": 1}),
+    ("body", {"body": "payload"}),
+    ("body", {"body": "raw", "batch_max": 2}),
+    ("max_running", {"max_running": 0}),
+    ("max_running", {"max_running": 1_000_001}),
+    ("rate_per_s", {"rate_per_s": 0}),
+    ("rate_per_s", {"rate_per_s": float("inf")}),
+    ("complete_within_s", {"complete_within_s": 604_801}),
+    ("complete_within_s", {"complete_within_s": 0.5}),
+    ("dead_hook_url", {"dead_hook_url": "ftp://h/x"}),
+    ("dead_hook_url", {"dead_hook_url": "http://u:hush@h/"}),
+    ("dead_hook_url", {"dead_hook_url": ""}),
 ]
 
 

@@ -1,5 +1,6 @@
 """Pages: every row on exactly one of them, filters, and bounded work."""
 
+import inspect
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ import pytest
 from bucketd import Client, ScheduleInput, every
 from bucketd.client import Page
 from bucketd.client import history as history_module
+from bucketd.client.targets import Targets
 from bucketd.errors import NotFound
 from tests.client.conftest import Rows
 
@@ -96,7 +98,10 @@ def test_a_rare_run_is_found_over_bounded_pages(
     assert pages > 2
 
 
-def test_filters_of_runs(client: Client, rows: Rows) -> None:
+def test_filters_of_runs(client: Client, rows: Rows, sql: psycopg.Connection[Any]) -> None:
+    sql.execute(  # thirty hours ago may be the day before yesterday
+        "select bucketd.make_days(bucketd.bucketd_now() - interval '2 days', bucketd.bucketd_now())"
+    )
     first = client.schedules.put("a", every("1h"), target="hook").id
     other = client.schedules.put("b", every("1h"), target="hook", tenant="t").id
     old = rows.add(first, timedelta(hours=30), "succeeded")
@@ -135,6 +140,32 @@ def test_targets_are_listed_and_unused_ones_deleted(client: Client) -> None:
     client.targets.delete("t0")
     with pytest.raises(NotFound):
         client.targets.get("t0")
+
+
+# Each differs from its default.
+TARGET: dict[str, Any] = {
+    "headers": {"x-a": "b"}, "connect_timeout_s": 0.1, "timeout_s": 0.1, "max_attempts": 7, "retry_base_s": 0.1, "retry_cap_s": 0.0,
+    "batch_max": 7, "batch_linger_ms": 7, "batch_by_tenant": True, "body": "raw", "max_running": 7, "rate_per_s": 0.1,
+    "complete_within_s": 7, "dead_hook_url": "https://example.com/dead",
+}  # fmt: skip
+
+
+def test_each_field_of_a_target_is_read_back_and_written_once(client: Client, sql: psycopg.Connection[Any]) -> None:
+    def row() -> object:
+        return sql.execute("select xmin, xmax, ctid, revision from bucketd.targets where name = 't'").fetchone()
+
+    assert set(TARGET) == set(inspect.signature(Targets.put).parameters) - {"self", "name", "url", "connection"}
+    for field, value in TARGET.items():
+        plain = client.targets.put("t", "https://example.com")
+        assert getattr(plain, field) != value, field
+        changed = client.targets.put("t", "https://example.com", **{field: value})
+        assert (changed.created, changed.changed) == (False, True), field
+        assert getattr(client.targets.get("t"), field) == value, field
+        before = row()
+        assert not client.targets.put("t", "https://example.com", **{field: value}).changed, field
+        assert row() == before, field
+    again = client.targets.put("t", "https://example.com")
+    assert {field: getattr(again, field) for field in TARGET} == {field: getattr(plain, field) for field in TARGET}
 
 
 def test_an_unchanged_target_is_not_written(client: Client, sql: psycopg.Connection[Any]) -> None:

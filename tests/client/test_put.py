@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 
-from bucketd import Client, at, cron, every
-from bucketd.client.timings import Cron, Every, own_phase
+from bucketd import Client, ScheduleInput, at, cron, every
+from bucketd.client.timings import Cron, Every, Timing, own_phase
 from bucketd.errors import Conflict, InvalidInput, NotFound
 from tests.client.conftest import count
 
@@ -42,31 +42,46 @@ def test_a_put_that_changes_nothing_writes_nothing(client: Client, sql: psycopg.
     assert count(sql, "schedule_versions") == 0
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"payload": {"b": 1}},
-        {"labels": {"b": "c"}},
-        {"timeout_s": 3},
-        {"overlap": "allow"},
-        {"misfire": "skip"},
-        {"misfire_threshold_s": 61},
-        {"deadline_s": 9},
-        {"jitter_s": 3},
-        {"starts_at": SOON},
-        {"ends_at": SOON},
-        {"paused": True},
-        {"target": "other"},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_each_field_counts_as_a_change_and_is_read_back(client: Client, change: dict[str, Any]) -> None:
+FIELDS: dict[str, Any] = {
+    "payload": {"b": 1}, "labels": {"b": "c"}, "timeout_s": 3, "max_attempts": 7, "retry_base_s": 0.1, "retry_cap_s": 0.0,
+    "overlap": "allow", "misfire": "skip", "misfire_threshold_s": 61, "deadline_s": 9, "jitter_s": 3, "starts_at": SOON,
+    "ends_at": SOON + timedelta(days=1), "paused": True, "target": "other",
+}  # fmt: skip
+
+
+def test_each_field_counts_as_a_change_and_is_read_back(client: Client) -> None:
     client.targets.put("other", "https://example.com")
-    client.schedules.put("a", every("15m"), target="hook")
-    changed = client.schedules.put("a", every("15m"), **({"target": "hook"} | change))
-    assert changed.changed
-    field, value = next(iter(change.items()))
-    assert getattr(client.schedules.get("a"), field) == value
+    for field, value in FIELDS.items():
+        plain = client.schedules.put(field, every("15m"), target="hook")
+        assert getattr(plain, field) != value, field
+        change = {"target": "hook", field: value}
+        assert client.schedules.put(field, every("15m"), **change).changed, field
+        assert getattr(client.schedules.get(field), field) == value, field
+        assert not client.schedules.put(field, every("15m"), **change).changed, field
+
+
+def test_a_field_that_is_left_out_has_its_default_again(client: Client) -> None:
+    kept = {"paused"}  # said in the docstring
+    plain = client.schedules.put("a", every("15m"), target="hook")
+    client.targets.put("other", "https://example.com")
+    client.schedules.put("a", every("15m"), **FIELDS)
+    again = client.schedules.put("a", every("15m"), target="hook")
+    assert {f: getattr(again, f) for f in FIELDS if f not in kept} == {
+        f: getattr(plain, f) for f in FIELDS if f not in kept
+    }
+
+
+def test_a_one_shot_allows_overlap_and_others_skip_unless_told(client: Client) -> None:
+    timings: list[Timing] = [cron("0 9 * * *"), every("15m"), at(SOON)]
+    assert [client.schedules.put("a", timing, target="hook").overlap for timing in timings] == ["skip", "skip", "allow"]
+    assert client.schedules.put("a", at(SOON), target="hook", overlap="skip").overlap == "skip"
+    assert client.schedules.put("a", at(SOON), target="hook").overlap == "allow"
+    client.schedules.put_many([ScheduleInput(name=t.__class__.__name__, timing=t, target="hook") for t in timings])
+    assert {s.name: s.overlap for s in client.schedules.list() if s.name != "a"} == {
+        "Cron": "skip",
+        "Every": "skip",
+        "At": "allow",
+    }
 
 
 @pytest.mark.parametrize(

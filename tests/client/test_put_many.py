@@ -47,9 +47,13 @@ def test_each_row_gets_its_result_in_input_order(client: Client) -> None:
 
 
 def test_a_bulk_put_that_changes_nothing_writes_nothing(client: Client, sql: psycopg.Connection[Any]) -> None:
-    client.schedules.put_many(some(50))
+    rows = [*some(48), *some(50, max_attempts=9, retry_base_s=0.1, retry_cap_s=1e-5)[48:]]
+    client.schedules.put_many(rows)
+    found = client.schedules.get("s00049")
+    assert (found.max_attempts, found.retry_base_s, found.retry_cap_s) == (9, 0.1, 1e-5)
     before = sql.execute("select xmin, xmax, ctid from bucketd.schedules order by name").fetchall()
-    client.schedules.put_many(some(50))
+    client.schedules.put_many(rows)
+    client.schedules.put("s00049", every("15m"), target="hook", max_attempts=9, retry_base_s=0.1, retry_cap_s=1e-5)
     assert sql.execute("select xmin, xmax, ctid from bucketd.schedules order by name").fetchall() == before
 
 

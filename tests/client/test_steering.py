@@ -1,4 +1,4 @@
-"""Pausing, deleting, skipping, triggering, cancelling; holds and their release; backfills; dead letters."""
+"""Pausing, deleting, skipping, triggering, cancelling; holds and their release; backfills."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from bucketd import Client, cron, every
 from bucketd.client import Release, RunStatus
 from bucketd.errors import Conflict, InvalidInput, NotFound
 from bucketd.store.model import run_id
-from tests.client.conftest import Rows, count
+from tests.client.conftest import Rows, bury
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -240,84 +240,6 @@ def test_a_backfill_is_cancelled_once(client: Client) -> None:
         client.backfills.cancel(asked.id)
     with pytest.raises(NotFound):
         client.backfills.get(asked.id + 1)
-
-
-def bury(sql: psycopg.Connection[Any], schedule_id: UUID, at: datetime, name: str = "s") -> int:
-    found = sql.execute(
-        "insert into bucketd.dead_letters"
-        " (schedule_id, scheduled_at, tenant, name, target_id, payload, reason, attempts, failures, died_at)"
-        " select %s, %s, 'default', %s, target_id, '{\"a\": 1}', 'attempts', 5, '[{\"attempt\": 5}]', bucketd.bucketd_now()"
-        " from bucketd.targets where name = 'hook' returning dead_letter_id",
-        (schedule_id, at, name),
-    ).fetchone()
-    assert found
-    return int(found[0])
-
-
-def test_a_replay_sends_the_run_back_and_takes_the_letter_away(
-    client: Client, rows: Rows, sql: psycopg.Connection[Any]
-) -> None:
-    made = put(client)
-    at = rows.add(made, HOUR, "dead", attempt=5)
-    letter = bury(sql, made, at)
-    shown = client.dead.list().items[0]
-    assert (shown.id, shown.run_id, shown.payload, shown.failures) == (
-        letter,
-        run_id(made, at),
-        {"a": 1},
-        ({"attempt": 5},),
-    )
-    assert client.dead.replay(letter) == 1
-    run = client.runs.get(run_id(made, at))
-    assert (run.status, run.reason, run.attempt, run.finished_at) == (RunStatus.DEFERRED, "replayed", 5, None)
-    assert run.wake_at is not None
-    assert client.dead.list().items == ()
-
-
-def test_a_replay_of_what_cannot_go_back_is_refused_whole(
-    client: Client, dsn: str, rows: Rows, sql: psycopg.Connection[Any]
-) -> None:
-    made = put(client)
-    good = bury(sql, made, rows.add(made, HOUR, "dead", attempt=5))
-    old = bury(sql, made, rows.now() - timedelta(days=90))
-    with pytest.raises(Conflict, match=rf"{old} \(the day of its run was dropped\)"):
-        client.dead.replay([good, old])
-    assert count(sql, "dead_letters") == 2
-    with psycopg.connect(dsn) as connection:  # in the caller's transaction the refusal leaves no half of it either
-        with pytest.raises(Conflict):
-            client.dead.replay([good, old], connection=connection)
-        connection.commit()
-    assert count(sql, "dead_letters") == 2
-    with pytest.raises(NotFound):
-        client.dead.replay([good, 10**9])
-    assert client.dead.replay(tenant="default") == 1
-    with pytest.raises(Conflict):
-        client.dead.replay(all=True)
-
-
-def test_one_letter_and_their_count(client: Client, sql: psycopg.Connection[Any]) -> None:
-    made = put(client)
-    now = datetime.now(UTC)
-    ids = [bury(sql, made, now - i * HOUR, name=f"s{i % 2}") for i in range(5)]
-    assert client.dead.get(ids[3]) == client.dead.list(name="s1").items[0]
-    with pytest.raises(NotFound, match="does not exist"):
-        client.dead.get(10**9)
-    assert client.dead.count() == client.dead.count(target="hook", tenant="default") == 5
-    assert (client.dead.count(name="s1"), client.dead.count(name="s0", bound=2)) == (2, 2)
-    assert client.dead.count(target="nowhere") == client.dead.count(tenant="acme") == 0
-
-
-def test_discarding(client: Client, sql: psycopg.Connection[Any]) -> None:
-    made = put(client)
-    now = datetime.now(UTC)
-    ids = [bury(sql, made, now - i * HOUR, name=f"s{i % 2}") for i in range(6)]
-    with pytest.raises(NotFound):
-        client.dead.discard([ids[0], 10**9])
-    assert client.dead.discard(ids[0]) == 1
-    assert client.dead.discard(name="s1") == 3
-    assert client.dead.discard(target="nowhere") == 0
-    assert [letter.id for letter in client.dead.list()] == [ids[4], ids[2]]
-    assert client.dead.discard(all=True) == 2
 
 
 def test_status_counts(client: Client, rows: Rows, sql: psycopg.Connection[Any]) -> None:

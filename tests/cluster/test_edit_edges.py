@@ -128,7 +128,7 @@ def put(**options: Any) -> Edit:
 
     def edit(client: Client, name: str) -> object:
         with suppress(InvalidInput):
-            return client.schedules.put(name, **{"target": TARGET, **options})
+            return client.schedules.put(name, **{"target": TARGET, "overlap": "allow", **options})
         return None
 
     return edit
@@ -184,7 +184,7 @@ async def edit_all(cluster: Cluster, cases: list[Case], due_s: int) -> None:
 def create(cluster: Cluster, client: Client, case: Case) -> None:
     """The schedule as it begins. Where jitter is to be taken away there is some: an edit then falls between instant and due."""
     for _ in range(40):
-        case.ids = [client.schedules.put(case.name, **{"target": TARGET, **case.rule.begin}).id]
+        case.ids = [client.schedules.put(case.name, **{"target": TARGET, "overlap": "allow", **case.rule.begin}).id]
         jitter = cluster.one("select jitter_offset_s from bucketd.schedules where id = %s", case.ids[0])
         if jitter >= JITTER_S // 2 or "jitter_s" not in case.rule.begin:
             return

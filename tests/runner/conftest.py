@@ -12,6 +12,7 @@ import redis
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from bucketd.runner.breaker import Rules
 from bucketd.runner.loop import Runner
 from bucketd.store import fires
 from bucketd.store.config import Settings
@@ -65,9 +66,14 @@ class World:
         return int(self._insert("targets", "target_id", values))
 
     def schedule(self, target_id: int, **columns: Any) -> UUID:
-        """A schedule that was created an hour ago."""
+        """A schedule that was created an hour ago; its runs may overlap, so that a test of something else gets by with one."""
         self._names += 1
-        values = {"name": f"schedule-{self._names}", "spec_id": self.spec, "target_id": target_id} | columns
+        values = {
+            "name": f"schedule-{self._names}",
+            "spec_id": self.spec,
+            "target_id": target_id,
+            "overlap": "allow",
+        } | columns
         offset = self.value("select clock_offset from bucketd.cluster")
         self.shift_clock(HOUR_AGO)
         found = self._insert("schedules", "id", values)
@@ -148,9 +154,9 @@ class World:
         await wait_until(quiet, timeout_s, f"an empty queue and no claim: {self.queued()} messages")
 
     @asynccontextmanager
-    async def runner(self, **settings: Any) -> AsyncIterator[Runner]:
+    async def runner(self, *, breaker_rules: Rules | None = None, **settings: Any) -> AsyncIterator[Runner]:
         """A runner in this loop; stopped gracefully at the end, and its own failure is the test's."""
-        runner = Runner(self.settings.model_copy(update=settings))
+        runner = Runner(self.settings.model_copy(update=settings), breaker_rules=breaker_rules)
         task = asyncio.create_task(runner.run())
         started = asyncio.create_task(runner.started.wait())
         await asyncio.wait({task, started}, timeout=10, return_when=asyncio.FIRST_COMPLETED)

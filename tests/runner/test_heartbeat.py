@@ -88,8 +88,8 @@ async def test_runs_that_cannot_begin_go_back(world: World, target: Target, hook
     world.put(world.fire(world.schedule(hook), world.now_s - 5) for _ in range(6))
     async with world.runner(concurrency=2, wake_poll_s=10.0, drain_timeout_s=0.5) as runner:
         await wait_until(lambda: runner.totals["stale"], 15, "the runs that waited")
-        await wait_until(lambda: world.statuses().get("retrying"), 5, "their return")
-        assert {run["attempt"] for run in world.runs(status="retrying")} == {0}
+        await wait_until(lambda: world.statuses().get("deferred"), 5, "their return")
+        assert {run["attempt"] for run in world.runs(status="deferred")} == {0}
         assert len(target.requests) == 2
 
 

@@ -19,6 +19,7 @@ def start(world: World, directory: Path, name: str, **more: str) -> Process:
         "BUCKETD_DSN": world.settings.dsn.get_secret_value(),
         "BUCKETD_REDIS_URL": world.settings.redis_url.get_secret_value(),
         "BUCKETD_REDIS_PREFIX": world.settings.redis_prefix,
+        "BUCKETD_EGRESS_ALLOW": world.settings.egress_allow,
         "BUCKETD_RECLAIM_IDLE_S": "0.5",
         **more,
     }

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from bucketd.runner.call import Answer
 from bucketd.runner.result import failure
-from bucketd.runner.retry import Class, classify, delay_s, error_text, retry_after_s
+from bucketd.runner.retry import Class, classify, retry_after_s
+from bucketd.store.retry import Own, Policy, delay_s, error_text
 from bucketd.store.runners import CallTarget
 
 NOW = datetime(2026, 11, 30, 9, 0, 0, tzinfo=UTC)
@@ -41,6 +42,26 @@ def test_a_delay_stays_in_its_bounds(
     assert found >= min(after_s or 0, cap_s)
     if not after_s:
         assert found <= base_s * 2.0 ** min(attempt - 1, 60)
+
+
+@given(
+    targets=st.builds(Policy, st.integers(1, 100), st.floats(0, 1e4), st.floats(0, 1e5)),
+    own=st.builds(Own, st.none() | st.integers(1, 100), st.none() | st.floats(0, 1e4), st.none() | st.floats(0, 1e5)),
+    attempt=st.integers(1, 101),
+    draw=st.floats(0, 1, exclude_max=True),
+    after_s=st.none() | st.floats(0, 1e9),
+)
+def test_what_a_schedule_says_goes_before_its_target(
+    targets: Policy, own: Own, attempt: int, draw: float, after_s: float | None
+) -> None:
+    most, base_s, cap_s = (said if said is not None else other for said, other in zip(own, targets, strict=True))
+    found = targets.with_own(own).next_s(attempt, draw, after_s)
+    assert (found is None) == (attempt >= most)
+    if found is not None:
+        assert 0 <= found <= cap_s
+        assert found >= min(after_s or 0, cap_s)
+        assert after_s or found <= base_s * 2.0 ** min(attempt - 1, 60)
+    assert targets.with_own(None) == targets == targets.with_own(Own(None, None, None))
 
 
 def test_full_jitter_doubles_its_range() -> None:
@@ -77,7 +98,7 @@ def test_retry_after_reads_http_dates(ahead: timedelta) -> None:
 
 def test_an_error_can_stand_in_a_row() -> None:
     assert error_text("a\x00b") == "ab"
-    assert len(error_text("x" * 10_000)) == 1_000
+    assert len(error_text("x" * 10_000)) == 1_100
 
 
 TARGET = CallTarget(

@@ -21,7 +21,7 @@ async def take(world: World, *, room: int = 100, claim: int = 9, alive: bool = T
         await runners.join(connection, runner_id, host="test", pid=1)
         if not alive:
             await runners.leave(connection, runner_id)
-        return await wake.take(connection, runner_id, claim, room=room, dead_after_s=30.0)
+        return await wake.take(connection, runner_id, claim, room=wake.Room(room, room, {}, {}), dead_after_s=30.0)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,6 @@ async def take(world: World, *, room: int = 100, claim: int = 9, alive: bool = T
         ("deferred", {"background": True, "origin": "backfill"}),
         ("retrying", {"attempt": 1, "failures": FAILED_ONCE}),
         ("waiting", {}),
-        ("running", {"attempt": 1}),  # the deadline of a long run has passed
     ],
 )
 async def test_a_due_row_gets_its_next_attempt(status: str, columns: dict[str, Any], world: World, hook: int) -> None:

@@ -144,14 +144,14 @@ async def test_an_edit_of_a_calendar_loses_nothing_that_was_due_and_fires_nothin
         client.calendars.put("bank", [])
         today = datetime.fromtimestamp(world.minute, UTC).date()
         gone = client.schedules.put(
-            "gone", every(10, phase=5), target="sink", calendars=["bank"], misfire="catch_up"
+            "gone", every(10, phase=5), target="sink", calendars=["bank"], misfire="catch_up", overlap="allow"
         ).id
         client.calendars.put("shut", [today, today + timedelta(days=1)])
         come = client.schedules.put(
-            "come", every(10, phase=5), target="sink", calendars=["shut"], misfire="catch_up"
+            "come", every(10, phase=5), target="sink", calendars=["shut"], misfire="catch_up", overlap="allow"
         ).id
         minutely = client.schedules.put(
-            "m", cron("* * * * *"), target="sink", calendars=["bank"], misfire="catch_up"
+            "m", cron("* * * * *"), target="sink", calendars=["bank"], misfire="catch_up", overlap="allow"
         ).id
         scheduler = await world.scheduler()
         await scheduler.planner.run_once()

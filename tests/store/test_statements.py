@@ -62,7 +62,7 @@ def test_names_are_written_in_full() -> None:
     """No statement depends on the caller's search_path."""
     tables = (
         "cluster|specs|targets|schedules|schedule_versions|runs|claims|runners|partitions|backfills|holds|dead_letters"
-        "|calendars|zones|audit"
+        "|calendars|zones|audit|tenants|slots|target_secrets"
     )
     bare = re.compile(rf"\b(?:from|join|update|into)\s+(?:{tables})\b(?!\s*\()", re.IGNORECASE)
     ctes = re.compile(r"(\w+)\s+as\s+(?:not\s+)?(?:materialized\s*)?\(", re.IGNORECASE)

@@ -24,6 +24,12 @@ PACE = {
     "BUCKETD_RECLAIM_IDLE_S": "3",
     "BUCKETD_WAKE_POLL_S": "0.5",
 }
+# On top, for nodes and runners: a runner that dies is found out in two seconds, and what it was sent goes to others in one.
+QUICK_DEATH = {
+    "BUCKETD_RUNNER_HEARTBEAT_S": "0.4",
+    "BUCKETD_RUNNER_DEAD_AFTER_S": "2",
+    "BUCKETD_RECLAIM_IDLE_S": "1",
+}
 READY_S = 30.0
 _IDLE_IN_TRANSACTION = """
 select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in transaction%%'"""
@@ -91,6 +97,12 @@ class Cluster:
         """One runner."""
         self.runners.append(self.processes.start("runner", env={**PACE, **(env or {})}))
         return self.runners[-1]
+
+    async def serving_runner(self, *, env: Mapping[str, str] | None = None) -> Process:
+        """One runner, as soon as it serves. (`ready` counts heartbeats: those of a runner that died just now, too.)"""
+        runner = self.start_runner(env=env)
+        await runner.wait_output("runner_started", READY_S)
+        return runner
 
     async def ready(self) -> None:
         """Until the living nodes share all partitions and the living runners have announced themselves."""

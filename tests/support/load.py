@@ -46,7 +46,7 @@ class Load:
         assert {result.status for result in results} <= {"created"}, results
 
     def _add(self, name: str, timing: Any, options: dict[str, Any]) -> None:
-        self.inputs.append(ScheduleInput(name=name, timing=timing, target=TARGET, **options))
+        self.inputs.append(ScheduleInput(name=name, timing=timing, **{"target": TARGET, "overlap": "allow", **options}))
 
 
 def seconds(every_s: int, phase: int, begin_s: float, end_s: float) -> set[float]:

@@ -78,7 +78,7 @@ class Story:
         policy = self.policy
         return {
             "timing": timing(rule), "target": TARGET, "misfire": policy.misfire, "deadline_s": policy.deadline_s,
-            "misfire_threshold_s": policy.threshold_s, "jitter_s": jitter_s,
+            "misfire_threshold_s": policy.threshold_s, "jitter_s": jitter_s, "overlap": "allow",
         }  # fmt: skip
 
 

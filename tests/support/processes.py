@@ -117,6 +117,7 @@ class Processes:
             "BUCKETD_DSN": self._settings.dsn.get_secret_value(),
             "BUCKETD_REDIS_URL": self._settings.redis_url.get_secret_value(),
             "BUCKETD_REDIS_PREFIX": self._settings.redis_prefix,
+            "BUCKETD_EGRESS_ALLOW": self._settings.egress_allow,
         }
 
     def reap(self) -> None:

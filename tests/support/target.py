@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 import threading
 import time
 from collections import deque
@@ -17,10 +18,15 @@ from tests.support.waiting import wait_until
 
 @dataclass(frozen=True)
 class Reply:
-    """What the target answers. `reset`: cut the connection unanswered. `hang`: no answer until the client goes away."""
+    """What the target answers: `body` as JSON, or `raw` in its place.
+
+    `reset`: cut the connection unanswered. `hang`: no answer until the client goes away.
+    """
 
     status: int = 200
     body: Any = None
+    raw: bytes | None = None
+    content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
     delay_s: float = 0.0
     reset: bool = False
@@ -48,7 +54,10 @@ class Request:
 class Target:
     """Records every request; answers `replies` first, each once, then what `script` says."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        """Where it listens; port 0: any that is free."""
+        self._host, self._tls = host, tls
+        self.port = port
         self.requests: list[Request] = []
         self.replies: deque[Reply] = deque()
         self.script: Callable[[Request], Reply] = lambda request: Reply()
@@ -92,7 +101,7 @@ class Target:
         server = web.Server(self._handle, handler_cancellation=True)
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=2048)
+        site = web.TCPSite(runner, self._host, self.port, ssl_context=self._tls, backlog=2048)
         await site.start()
         self._ready.set_result(runner.addresses[0][1])
         await self._end.wait()
@@ -117,8 +126,13 @@ class Target:
             await self._end.wait()  # or until the client is gone, which cancels us
         if (reply.reset or reply.hang) and raw.transport is not None:
             raw.transport.abort()
-        text = "" if reply.body is None else json.dumps(reply.body)
-        return web.Response(status=reply.status, headers=reply.headers, text=text, content_type="application/json")
+        content = b"" if reply.body is None else json.dumps(reply.body).encode()
+        return web.Response(
+            status=reply.status,
+            headers=reply.headers,
+            body=content if reply.raw is None else reply.raw,
+            content_type=reply.content_type,
+        )
 
 
 def _parsed(content: bytes) -> Any:

@@ -214,7 +214,7 @@ SERVICE = Service(NOON - HOUR, None, NOON - HOUR, 0, 0)
 FULL = Scene(
     NOON, NOON, NOON + HOUR, NOON + MINUTE, standing(EverySpec(60), floor=NOON + MINUTE, error="boom", failed_at=NOON),
     [Pause(NOON - HOUR, NOON + HOUR, "ann", None, None), Pause(NOON + HOUR, None, "bob", None, None)], [], SERVICE,
-    [HeldBy("all", None, None, "", NOON, None)], Owed(NOON - HOUR, NOON + HOUR, None, 1, 2), run(NOON + HOUR),
+    [HeldBy("user", "all", None, None, "", NOON, None, None)], Owed(NOON - HOUR, NOON + HOUR, None, 1, 2), run(NOON + HOUR),
 )  # fmt: skip
 
 
