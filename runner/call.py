@@ -8,6 +8,7 @@ environment are all unwanted. Where a connection may go is egress.py's. A POST i
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from bucketd.store.runners import CallTarget
 
 READ_BYTES = 64 * 1024  # of an answer; what is longer costs its connection
 SHOWN_BYTES = 1024  # of an answer in the row's failure
+_QUERY = re.compile(r"(://[^\s'\"?]*)\?[^\s'\")>]*")
 DNS_S = 10  # how long an answer of the resolver is used for new connections; each one is judged nevertheless
 
 
@@ -87,7 +89,7 @@ class Caller:
             url = passage.destination.url
             request = _request(url, headers, content, timeouts)
         except (httpx.InvalidURL, ValueError, TypeError) as error:
-            return Answer(None, f"request cannot be built: {error}", buildable=False, sent=False)
+            return Answer(None, without_query(f"request cannot be built: {error}"), buildable=False, sent=False)
         # The socket's time-out begins anew with every byte, so a target that trickles needs a limit on the whole.
         # aiohttp closes the connection of a request that ends like that.
         limit = asyncio.timeout(timeout_s)
@@ -98,13 +100,13 @@ class Caller:
         except TimeoutError:
             return Answer(None, f"no answer within {timeout_s:g} s")
         except (httpx.UnsupportedProtocol, httpx.InvalidURL, ValueError) as error:
-            return Answer(None, f"request cannot be sent: {error}", buildable=False, sent=False)
+            return Answer(None, without_query(f"request cannot be sent: {error}"), buildable=False, sent=False)
         except (httpx.HTTPError, aiohttp.ClientError, OSError) as error:
             if passage.is_barred:
                 # A name may resolve to another place later, and is tried again like one that does not resolve; an address
                 # stays what it is.
                 return Answer(None, passage.verdict(), buildable=not passage.destination.is_address, sent=False)
-            return Answer(None, _told(error))
+            return Answer(None, without_query(_told(error)))
         finally:
             self._deadlines.pop(limit, None)
 
@@ -146,6 +148,11 @@ def _request(url: httpx.URL, headers: dict[str, str], content: bytes, timeouts: 
     request.headers.encoding = "ascii"  # httpx takes no others; a ValueError above
     request.read()
     return request
+
+
+def without_query(text: str) -> str:
+    """A text in which URLs stand, without their queries: some services take passwords there."""
+    return _QUERY.sub(r"\1?***", text)
 
 
 def _told(error: Exception) -> str:

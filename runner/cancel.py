@@ -18,6 +18,7 @@ from psycopg_pool import AsyncConnectionPool
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from bucketd.runner.channel import listen
 from bucketd.runner.outage import Outage
 from bucketd.runner.run import Run
 from bucketd.store.claims import taken_away
@@ -27,7 +28,6 @@ from bucketd.store.keys import Keys
 
 LONG_S = 2.0  # a call that lasts so long is looked up
 LOOK_S = 1.0  # period of that
-LISTEN_S = 5.0  # a read of the channel
 REMEMBERED = 10_000  # runs that are not to begin: a claimed run waits seconds for its call, so it stands among the newest
 
 
@@ -116,16 +116,7 @@ class Cancellations:
 
     async def listen(self) -> None:
         """Hears what others announce, for ever."""
-        while True:
-            pubsub = self._redis.pubsub(ignore_subscribe_messages=True)
-            try:
-                await pubsub.subscribe(self._channel)
-                while True:
-                    message = await pubsub.get_message(timeout=LISTEN_S)
-                    if message is not None:
-                        self.cancel(bytes(message["data"]).decode("ascii", "replace").split(","))
-                    self._outage.recovered()
-            except (RedisError, OSError) as error:
-                await asyncio.sleep(self._outage.failed(error))
-            finally:
-                await pubsub.aclose()  # type: ignore[no-untyped-call]
+        await listen(self._redis, self._channel, self._heard, self._outage)
+
+    def _heard(self, message: bytes) -> None:
+        self.cancel(message.decode("ascii", "replace").split(","))

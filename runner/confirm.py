@@ -29,7 +29,7 @@ from bucketd.runner.outage import Cause, Outage, cause
 from bucketd.runner.run import Claim, ClaimBook, Run
 from bucketd.store import confirm as statement
 from bucketd.store.config import Settings
-from bucketd.store.confirm import FireBytes, Verdict
+from bucketd.store.confirm import Busy, FireBytes, Verdict
 from bucketd.store.log import warn
 from bucketd.store.model import instant, run_id
 
@@ -67,6 +67,7 @@ class Confirmer:
         heartbeat: Heartbeat,
         book: ClaimBook,
         cancellations: Cancellations,
+        busy: Callable[[], Busy],
         dispatch: Callable[[dict[int, list[Run]], dict[int, int]], Any],
     ) -> None:
         self._pool = pool
@@ -78,6 +79,7 @@ class Confirmer:
         self._heartbeat = heartbeat
         self._book = book
         self._cancellations = cancellations
+        self._busy = busy
         self._dispatch = dispatch
         self._failures: Counter[FireBytes] = Counter()  # bounded: only fires in the backlog, removed when decided
         self._outage = Outage("confirm")
@@ -126,7 +128,13 @@ class Confirmer:
             try:
                 async with self._pool.connection() as connection:
                     lines = await statement.confirm(
-                        connection, runner_id, claim.number, arrays, dead_after_s=self._dead_after_s, again=again
+                        connection,
+                        runner_id,
+                        claim.number,
+                        arrays,
+                        dead_after_s=self._dead_after_s,
+                        again=again,
+                        busy=self._busy(),
                     )
                     mine = await statement.mine(connection, claim.number, arrays) if again else set()
                 self._outage.recovered()

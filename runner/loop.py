@@ -140,7 +140,12 @@ class Runner:
             "dispatch": self.lanes.dispatch,
         }
         self.confirmer = Confirmer(
-            settings, self._hot, backlog=self.backlog, acknowledger=self.acknowledger, **claiming
+            settings,
+            self._hot,
+            backlog=self.backlog,
+            acknowledger=self.acknowledger,
+            busy=self.lanes.places.busy,
+            **claiming,
         )
         waking: dict[str, Any] = claiming | {
             "dispatch": partial(self.lanes.dispatch, overtaking=True),

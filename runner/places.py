@@ -18,6 +18,7 @@ from bucketd.runner.single import SingleCalls
 from bucketd.runner.targets import Targets
 from bucketd.store import wake
 from bucketd.store.clock import monotonic
+from bucketd.store.confirm import NOBODY, Busy
 from bucketd.store.results import TARGET_BUSY, TENANT_BUSY
 from bucketd.store.runners import CallTarget
 from bucketd.store.wake import Room, Woken
@@ -77,6 +78,13 @@ class Places:
             return None
         # Requests of many runs have no part in what a tenant may have waiting here, but in its cap.
         return TENANT_BUSY if target.batch_max <= 1 or self._limits.of_tenant(tenant) else None
+
+    def busy(self) -> Busy:
+        """The same for who confirms: such a run becomes a row at once, without being claimed and given back."""
+        if not self:
+            return NOBODY
+        spared = self._targets.of_batches() if self._busy_tenants else ()
+        return Busy(list(self._busy_targets), list(self._busy_tenants), spared)
 
     def of_batch(self, target_id: int) -> int | None:
         """How many more runs the requests of this batch target have room for; None: as many as may come."""

@@ -30,6 +30,10 @@ class Targets:
         """The target; None if it was deleted, schedule and all, after `need` was asked for it."""
         return self._known.get(target_id)
 
+    def of_batches(self) -> list[int]:
+        """Those that take many runs a request."""
+        return [target_id for target_id, target in self._known.items() if target.batch_max > 1]
+
     async def need(self, revisions: Mapping[int, int]) -> None:
         """Returns when each target that exists is known at this revision or a newer one; waits while Postgres is away."""
         stale = [t for t, revision in revisions.items() if t not in self._known or self._known[t].revision < revision]

@@ -18,11 +18,11 @@ from typing import Any
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from bucketd.runner.admission import Admission
 from bucketd.runner.bodies import body, moment_of
 from bucketd.runner.cancel import Cancellations
+from bucketd.runner.channel import listen
 from bucketd.runner.heartbeat import Heartbeat
 from bucketd.runner.outage import Outage
 from bucketd.runner.places import Places
@@ -37,7 +37,6 @@ MOST = 1_000  # rows a statement: with their payloads they are heavier than fire
 JITTER = 0.7  # the shortest period, of the one that is set
 BRISK_S = 0.1  # the period while runs queue behind others of their schedule: most calls take less
 BRISK_FOR_S = 1.0  # it lasts so long after one was seen
-LISTEN_S = 5.0  # a read of the channel: the poll covers what a dead connection hides
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,18 +144,7 @@ class Waker:
 
     async def listen(self) -> None:
         """Looks at once when somebody says that rows were written. Without Redis the poll is all there is."""
-        while True:
-            pubsub = self._redis.pubsub(ignore_subscribe_messages=True)
-            try:
-                await pubsub.subscribe(self._channel)
-                while True:
-                    if await pubsub.get_message(timeout=LISTEN_S) is not None:
-                        self.nudged.set()
-                    self._listening.recovered()
-            except (RedisError, OSError) as error:
-                await asyncio.sleep(self._listening.failed(error))
-            finally:
-                await pubsub.aclose()  # type: ignore[no-untyped-call]
+        await listen(self._redis, self._channel, lambda message: self.nudged.set(), self._listening)
 
 
 def _running(rows: list[statement.Woken]) -> list[statement.Woken]:

@@ -14,6 +14,7 @@ import psycopg
 from psycopg.types.string import TextBinaryLoader
 
 from bucketd.store.arrays import Int4s, Uuids
+from bucketd.store.results import BUSY_S
 from bucketd.store.statements import statements
 
 _CAREFUL = statements("confirm")["confirm"]
@@ -39,6 +40,18 @@ class Verdict(IntEnum):
     EARLY = 8  # not due yet by Postgres's clock: nothing is decided
     LATE = 9  # beyond deadline or misfire threshold, and its policy lets settling decide
     OVERLAP = 10  # another run of its schedule goes on: it has a row, which says that it is skipped or waits
+    BUSY = 11  # others of its target or tenant wait for a place: it has a row, behind theirs
+
+
+class Busy(NamedTuple):
+    """Where rows wait for a place, so that a new run is to join them. `spared`: targets that a tenant's crowd does not concern."""
+
+    targets: Sequence[int] = ()
+    tenants: Sequence[str] = ()
+    spared: Sequence[int] = ()
+
+
+NOBODY = Busy()
 
 
 class Seen(NamedTuple):
@@ -54,7 +67,7 @@ class Seen(NamedTuple):
     timeout_s: int | None
     wait_s: float | None  # EARLY: until due
     revisions: str | None  # on one line of the answer: "target:revision,.." of all its targets
-    cancelled: str | None  # on one line: the runs that made way for these, "schedule id@microseconds since the epoch,.."
+    cancelled: str | None  # on one line: the runs that made way for these, "schedule id@epoch in microseconds,.."
 
 
 def columns(fires: Sequence[FireBytes]) -> dict[str, Any]:
@@ -78,6 +91,7 @@ async def confirm(
     *,
     dead_after_s: float,
     again: bool,
+    busy: Busy = NOBODY,
 ) -> list[tuple[Any, ...]]:
     """Makes the rows of the fires that may run; lines as `Seen` (plain tuples: 2,000 objects cost more than the query's reply).
 
@@ -86,7 +100,10 @@ async def confirm(
     """
     cursor = connection.cursor(binary=True)
     cursor.adapters.register_loader("json", TextBinaryLoader)  # payloads are spliced into bodies, never parsed
-    parameters = {"runner": runner_id, "claim": claim, "dead_after_s": dead_after_s, "again": again, **arrays}
+    parameters = {
+        "runner": runner_id, "claim": claim, "dead_after_s": dead_after_s, "again": again, **arrays,
+        "busy_targets": list(busy.targets), "busy_tenants": list(busy.tenants), "spared": list(busy.spared), "busy_s": BUSY_S,
+    }  # fmt: skip
     try:
         await cursor.execute(_CAREFUL if again else _PLAIN, parameters)
     except psycopg.errors.UniqueViolation:

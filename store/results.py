@@ -31,8 +31,6 @@ class Keys(NamedTuple):
             "ats": Instants(self.ats),
             "attempts": Int2s(self.attempts),
             "claims": Int8s(self.claims),
-            # Big-endian and after 2000, so bytes compare as instants do. No keys at all: only spent claims are to go.
-            "bounds": Instants((min(self.ats, default=bytes(8)), max(self.ats, default=bytes(8)))),
             "spent": int8s(spent),
         }
 

@@ -6,7 +6,7 @@
 -- (joining it back to `seen` would be quadratic).
 -- Overlap: a run asks for its schedule's slot if its call can last until the next occurrence (or a minute less, in which a dead
 -- runner is found out), or if somebody has asked before; and after an edit, when the distance to the one before is not known. Slots
--- before runs. One fire a schedule in a batch.
+-- before runs. One fire a schedule in a batch. Where rows wait for a place already (busy), this one joins them at once.
 with clock as materialized (
     select bucketd.bucketd_now() as now
 ), state as materialized (
@@ -26,6 +26,8 @@ with clock as materialized (
 ), seen as materialized (
     select f.n::int as n, f.id, f.at, s.tenant, s.name, s.target_id, s.timeout_s, j.jitter_offset_s, s.payload, c.now,
         c.now_s - f.at_s - j.jitter_offset_s > s.misfire_threshold_s as late, s.overlap, e.edited,
+        case when s.target_id = any(%(busy_targets)s::int[]) then 'target_busy'
+            when s.tenant = any(%(busy_tenants)s::text[]) and s.target_id <> all(%(spared)s::int[]) then 'tenant_busy' end as busy,
         case
             when s.overlap = 'allow' then false
             when f.next_s between 1 and 60 or e.edited then true
@@ -72,7 +74,7 @@ with clock as materialized (
     left join lateral (
         select true as found from bucketd.runs r where r.scheduled_at = v.at and r.schedule_id = v.id limit 1
     ) r on true
-    where v.verdict = 0 and v.asks and r.found is null
+    where v.verdict = 0 and v.asks and v.busy is null and r.found is null
     order by v.id
 ), asked as (
     insert into bucketd.slots as o (schedule_id, asked_at, rule, scheduled_at, taken_from)
@@ -85,10 +87,12 @@ with clock as materialized (
         tenant, wake_at, finished_at, reason)
     select at, id, case status when 'running' then %(claim)s::bigint end, case status when 'running' then now end, target_id,
         jitter_offset_s, status::bucketd.run_status, case when late then 'late' else 'fire' end::bucketd.run_origin,
-        (status = 'running')::int, tenant, case status when 'waiting' then now + interval '1 second' end,
-        case status when 'skipped' then now end, case status when 'skipped' then 'overlap' end
+        (status = 'running')::int, tenant, case status when 'waiting' then now + interval '1 second'
+            when 'deferred' then now + (1 + random()) * %(busy_s)s::float8 * interval '1 second' end,
+        case status when 'skipped' then now end, case status when 'skipped' then 'overlap' when 'deferred' then busy end
     from (
         select v.*, case
+            when v.busy is not null then 'deferred'
             when not v.asks then 'running'
             when (v.id, v.at) in (select schedule_id, asked_at from asked where status = 'waiting') then 'waiting'
             when (v.id, v.at) in (select schedule_id, asked_at from asked where status = 'skipped') then 'skipped'
@@ -115,8 +119,9 @@ select n, verdict, case
         schedule_id || '@' || (extract(epoch from taken_from) * 1000000)::bigint, ',') from asked) end as cancelled
 from (
     select v.n, v.id, v.at, v.payload, v.tenant, v.name, v.target_id, v.timeout_s, v.wait_s, case
-        when v.verdict = 0 and v.asks and (v.id, v.at) in (select schedule_id, asked_at from asked where status <> 'running')
-        then 10 else v.verdict end as verdict
+        when v.verdict = 0 and v.busy is not null then 11
+        when v.verdict = 0 and v.asks and (v.id, v.at) in (select schedule_id, asked_at from asked where status <> 'running') then 10
+        else v.verdict end as verdict
     from seen v offset 0
 ) v
 

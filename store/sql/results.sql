@@ -1,5 +1,7 @@
 -- name: succeeded
 -- Step 5, the common case: runs that ended well. Answers how many rows were still this attempt's; the rest were fenced.
+-- By whole keys, here and below, with no bounds on scheduled_at beside them: in a young day, of which statistics say little, the
+-- planner then went through all keys between the bounds for each row (300 ms for 2,000 instead of 18).
 -- `spent`: claims that have no other open run; they go with their last rows.
 with clock as materialized (
     select bucketd.bucketd_now() as now
@@ -13,7 +15,6 @@ with clock as materialized (
     set status = 'succeeded', claim = null, finished_at = k.now, http_status = e.http_status
     from clock k cross join ended e
     where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
-        and r.scheduled_at between (%(bounds)s::timestamptz[])[1] and (%(bounds)s::timestamptz[])[2]  -- prunes days once, not for every row
     returning 1
 ), gone as (
     delete from bucketd.claims where claim = any(%(spent)s::bigint[])
@@ -46,7 +47,6 @@ with clock as materialized (
         failures = coalesce(r.failures, '[]') || bucketd.failure(r.attempt, r.started_at, k.now, e.http_status, e.error)
     from clock k cross join ended e
     where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
-        and r.scheduled_at between (%(bounds)s::timestamptz[])[1] and (%(bounds)s::timestamptz[])[2]  -- prunes days once, not for every row
     returning r.schedule_id, r.scheduled_at, r.tenant, r.target_id, r.attempt, r.failures, r.finished_at, r.reason, r.status
 ), slots as (
     -- It is not over: whoever comes next finds it at its slot, however far away that seemed when this one was started.
@@ -82,7 +82,6 @@ with clock as materialized (
     set claim = null, wake_at = k.now + e.within_s * interval '1 second', http_status = 202
     from clock k cross join ended e
     where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
-        and r.scheduled_at between (%(bounds)s::timestamptz[])[1] and (%(bounds)s::timestamptz[])[2]  -- prunes days once, not for every row
     returning r.schedule_id, r.scheduled_at
 ), slots as (
     -- It stands in no claim any more: whoever comes next has to find it at its slot.
@@ -111,7 +110,6 @@ with clock as materialized (
         reason = case when r.attempt > 1 then 'replayed' else r.reason end  -- whoever bought this attempt has it still
     from clock k cross join ended e
     where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
-        and r.scheduled_at between (%(bounds)s::timestamptz[])[1] and (%(bounds)s::timestamptz[])[2]  -- prunes days once, not for every row
     returning 1
 ), gone as (
     delete from bucketd.claims where claim = any(%(spent)s::bigint[])
@@ -133,8 +131,6 @@ with clock as materialized (
     set status = 'deferred', claim = null, attempt = r.attempt - 1, reason = e.reason,
         wake_at = k.now + (1 + random()) * %(within_s)s::float8 * interval '1 second'
     from clock k cross join ended e
-    -- No bounds on scheduled_at as in the others: in a young day, of which statistics say little, the planner would go through all
-    -- keys between them for each row; and here a crowd may stand at one instant.
     where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
     returning 1
 ), gone as (

@@ -47,6 +47,7 @@ async def test_flush_while_buckets_are_full(cluster: Cluster) -> None:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.long
 async def test_flush_while_the_queue_is_full(cluster: Cluster) -> None:
     """No runner is there yet; what was drained and lost is found by settling alone."""
     cluster.begin_at_second(36)

@@ -53,6 +53,7 @@ async def test_a_pause_that_is_shorter_than_the_pace_of_reaping(cluster: Cluster
     await arrived(cluster, {(TENANT, "tick"): seconds(1, 0, until, until + 3)})
 
 
+@pytest.mark.long
 async def test_an_end_between_two_seconds_and_what_ran_before_the_pause(cluster: Cluster) -> None:
     await cluster.start(nodes=1, runners=1)
     begin = int(cluster.now()) + 2
@@ -91,6 +92,7 @@ async def test_resumed_early_it_fires_from_then_on(cluster: Cluster, is_lifted: 
     check(collect(cluster, {(TENANT, "tick"): seconds(1, 0, first, first + 5)}))
 
 
+@pytest.mark.long
 async def test_an_edit_during_the_pause_holds_from_its_end(cluster: Cluster) -> None:
     await cluster.start(nodes=1, runners=1)
     until = int(cluster.now()) + 8
@@ -101,6 +103,7 @@ async def test_an_edit_during_the_pause_holds_from_its_end(cluster: Cluster) -> 
     await arrived(cluster, {(TENANT, "tick"): seconds(2, 1, until, until + 6)})
 
 
+@pytest.mark.long
 async def test_a_one_minute_cron_behind_a_pause(cluster: Cluster) -> None:
     """The pause ends with the minute; the minute was planned before."""
     await cluster.start(nodes=1, runners=1)

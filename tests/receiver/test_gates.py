@@ -3,7 +3,6 @@
 import http.client
 import json
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -14,7 +13,7 @@ from bucketd.receiver import Delivery, Receiver
 from tests.receiver.requests import RUN_ID, SECRET, envelope, signed
 from tests.support.asgi import AsgiClient, lifespan
 
-NOW_S = int(time.time())
+NOW_S = 1_800_000_000
 
 
 class Quiet(WSGIRequestHandler):
@@ -39,7 +38,7 @@ def port(seen: list[tuple[Delivery, bytes]]) -> Iterator[int]:
         start_response("202 Accepted", [("Content-Length", "2")])
         return [b"ok"]
 
-    receiver = Receiver(SECRET, body_bytes=2_000)
+    receiver = Receiver(SECRET, body_bytes=2_000, clock=lambda: NOW_S)
     with make_server("127.0.0.1", 0, receiver.wsgi(app), handler_class=Quiet) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -95,7 +94,7 @@ def app(seen: list[tuple[Delivery, bytes]]) -> Any:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"application/json")]})
         await send({"type": "http.response.body", "body": report})
 
-    return Receiver(SECRET, body_bytes=2_000).asgi(inner)
+    return Receiver(SECRET, body_bytes=2_000, clock=lambda: NOW_S).asgi(inner)
 
 
 async def test_asgi(app: Any, seen: list[tuple[Delivery, bytes]]) -> None:

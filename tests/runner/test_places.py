@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from bucketd.store import expand, runners, wake
+import pytest
+
+from bucketd.store import confirm, expand, runners, wake
+from bucketd.store.confirm import Busy, Verdict
 from bucketd.store.connect import make_pool
 from bucketd.store.wake import Room, Woken
 from tests.runner.conftest import World
@@ -100,3 +103,39 @@ async def test_expansion_waits_for_background_rows_that_wait_for_a_place(world: 
         busy(world, schedule, world.now_s - n, background=True, origin="backfill")
     async with make_pool(world.settings, application="test", size=1) as pool, pool.connection() as connection:
         assert await expand.waiting(connection, 10) == 5
+
+
+@pytest.mark.parametrize(
+    ("waiting", "reasons"),
+    [
+        (Busy(), [None, None, None, None]),
+        (Busy(targets=[1]), ["target_busy", None, "target_busy", None]),
+        (Busy(tenants=["crowd"]), ["tenant_busy", "tenant_busy", None, None]),
+        (Busy(tenants=["crowd"], spared=[2]), ["tenant_busy", None, None, None]),
+        (Busy(targets=[2], tenants=["crowd"]), ["tenant_busy", "target_busy", None, "target_busy"]),
+    ],
+)
+async def test_a_fire_of_a_key_for_which_rows_wait_joins_them_at_once(
+    waiting: Busy, reasons: list[str | None], world: World
+) -> None:
+    """Its row is made without being claimed, asks for no slot, and says where it waits."""
+    targets = [world.target("http://h/"), world.target("http://h/")]
+    assert targets == [1, 2]
+    pairs = [(tenant, target) for tenant in ("crowd", "calm") for target in targets]
+    schedules = [world.schedule(target, tenant=tenant, overlap="skip") for tenant, target in pairs]
+    fires = [world.fire(schedule, world.now_s - 5) for schedule in schedules]
+    async with make_pool(world.settings, application="test", size=1, hot=True) as pool, pool.connection() as connection:
+        runner_id = uuid4()
+        await runners.join(connection, runner_id, host="test", pid=1)
+        arrays = confirm.columns([(fire[:16], fire[16:20], fire[20:32]) for fire in fires])
+        lines = await confirm.confirm(connection, runner_id, 7, arrays, dead_after_s=30.0, again=False, busy=waiting)
+    said = {line.n: (line.verdict, line.is_new) for line in map(confirm.Seen._make, lines)}
+    rows = {row["schedule_id"]: row for row in world.runs()}
+    for n, (schedule, reason) in enumerate(zip(schedules, reasons, strict=True), 1):
+        row = rows[schedule]
+        assert row["reason"] == reason
+        assert said[n] == ((Verdict.RUN, True) if reason is None else (Verdict.BUSY, False))
+        state = ("running", 1, 7) if reason is None else ("deferred", 0, None)
+        assert (row["status"], row["attempt"], row["claim"]) == state
+        assert (row["wake_at"] is not None) == (reason is not None)
+    assert len(world.sql("select 1 from bucketd.slots")) == reasons.count(None)

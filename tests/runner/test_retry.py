@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketd.runner.call import Answer
+from bucketd.runner.call import Answer, without_query
 from bucketd.runner.result import failure
 from bucketd.runner.retry import Class, classify, retry_after_s
 from bucketd.store.retry import Own, Policy, delay_s, error_text
@@ -116,3 +116,15 @@ def test_what_a_failure_means_for_its_run() -> None:
     )
     assert failure(1, TARGET, Answer(404, "e"), 0.5).reason == "rejected"
     assert failure(1, TARGET, Answer(None, "e", buildable=False), 0.5).reason == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("400, message='no', url='https://h/p?token=abc&b=1'", "400, message='no', url='https://h/p?***'"),
+        ("ClientConnectorError: h:443: refused?", "ClientConnectorError: h:443: refused?"),
+        ("https://h/p and http://g/q?key=%2Fx then", "https://h/p and http://g/q?*** then"),
+    ],
+)
+def test_a_failures_text_has_no_query(text: str, found: str) -> None:
+    assert without_query(text) == found

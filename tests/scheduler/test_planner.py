@@ -267,6 +267,7 @@ async def test_two_plans_of_a_minute_add_up_to_one(world: World) -> None:
         assert await world.planned(id) == ats(world.minute, world.minute + 180, 10)
 
 
+@pytest.mark.long
 async def test_a_large_minute_goes_in_pieces_and_is_marked_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop gets a turn after each piece, so that a drain is not late; the fence moves when the minute is whole."""
     monkeypatch.setattr(module, "PIECE_FIRES", 50)
