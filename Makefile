@@ -46,7 +46,7 @@ else
 	@$(BIN)/python -m pytest -q -m alone
 endif
 
-long: setup ## what takes too long for every run: each outage with each part of the cluster away
+long: setup ## what takes too long for every run: each outage with each part away, edges of minutes, holds, a day of real schedules
 	@$(BIN)/python -m pytest -q -n 2 -m long
 
 measure: setup ## lateness under light load and the cost of an idle node; wants a machine with nothing else to do

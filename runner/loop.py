@@ -48,6 +48,7 @@ from bucketd.store.migrate import require_current
 
 CONFIRMERS = 3  # statements at once: two keep Postgres busy while one is on its way
 RESULT_WRITERS = 2
+UPKEEP_CONNECTIONS = 3  # a release that is judged step by step must not keep a target waiting that a call needs
 REPORT_S = 10.0
 UPKEEP_S = 0.5
 SWEEP_S = 10.0
@@ -99,7 +100,7 @@ class Runner:
                 make_pool(settings, application="bucketd runner heartbeat", size=1)
             )
             self._pool = await stack.enter_async_context(
-                make_pool(settings, application="bucketd runner upkeep", size=1)
+                make_pool(settings, application="bucketd runner upkeep", size=UPKEEP_CONNECTIONS)
             )
             async with self._pool.connection() as connection:
                 await require_current(connection)

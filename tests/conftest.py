@@ -1,6 +1,7 @@
 """Fixtures on real servers: Postgres and Redis once a session, a database and a key prefix of its own for each test."""
 
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -20,6 +21,10 @@ from tests.support.target import Target
 
 # Durability is off: a test kills our processes, not the machine. All else is as `bucketd up` has it.
 POSTGRES = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
+
+# Whoever runs in the background of a script ignores SIGINT, and so do all processes that it starts, those that a test interrupts too.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -108,7 +108,7 @@ def test_life_of_up(ups: Callable[..., Up], bare: Cli, target: Target) -> None:
     assert secret is not None
 
     bare.done("target", "put", "hook", target.url)
-    bare.done("schedule", "put", "tick", "--target", "hook", "--every", "1s")
+    bare.done("schedule", "put", "tick", "--target", "hook", "--every", "1s", "--overlap", "allow")
     wait(lambda: len(target.runs) >= 2, 15, "two runs at the target")
     second = bare.process("up", "--plain")
     assert second.code == 5

@@ -17,6 +17,7 @@ CONFIRM_S = 0.1  # a statement that began before the acknowledgement may read th
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.long
 async def test_a_late_commit_a_pause_and_a_hold(cluster: Cluster) -> None:
     cluster.begin_at_second(40)
     await cluster.start(nodes=2, runners=2)

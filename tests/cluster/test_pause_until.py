@@ -68,6 +68,7 @@ async def test_an_end_between_two_seconds_and_what_ran_before_the_pause(cluster:
 
 
 @pytest.mark.parametrize("is_lifted", [False, True])
+@pytest.mark.long
 async def test_resumed_early_it_fires_from_then_on(cluster: Cluster, is_lifted: bool) -> None:
     """Also if a node had lifted the pause already."""
     await cluster.start(nodes=1 if is_lifted else 0, runners=1)

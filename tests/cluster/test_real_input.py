@@ -39,6 +39,7 @@ def due_by_walking(cluster: Cluster, file: Path, begin: datetime, end: datetime)
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.long
 async def test_apply_and_backfill_of_a_day_equal_a_walk_over_its_minutes(cluster: Cluster) -> None:
     jobs = len(FILE.read_text().splitlines())
     refused = cluster.processes.start("apply", str(FILE), "--target", TARGET)
