@@ -66,7 +66,7 @@ class Backlog:
     def take(self, limit: int) -> tuple[list[FireBytes], list[Message]]:
         """Up to `limit` fires, and beside each the message it belongs to.
 
-        No schedule twice: one statement can neither tell two fires of one key apart nor ask twice for one slot.
+        No key twice: one statement could not tell them apart.
         """
         fires: list[FireBytes] = []
         owners: list[Message] = []
@@ -91,7 +91,7 @@ class Backlog:
         chosen: dict[bytes, tuple[FireBytes, Message]] = {}
         rest = 0
         for fire, owner in zip(fires, owners, strict=True):
-            if chosen.setdefault(fire[0], (fire, owner))[0] is not fire:
+            if chosen.setdefault(fire[0] + fire[2][:4], (fire, owner))[0] is not fire:
                 self._again.append((fire, owner))
                 rest += 1
         self._count(rest)

@@ -37,6 +37,7 @@ EARLY_LOOK_S = 2.0  # an early fire is asked about again after at most this
 EARLY_LIMIT_S = 60.0  # a fire that is earlier than that is left to settling: it was drained by a broken clock
 TRIES = 5  # of a single fire whose row cannot be made
 TRY_PAUSE_S = 0.2
+AGAIN_S = 0.02  # a fire that stands behind another of its schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,8 @@ class Confirmer:
         for n, verdict, wait_s in odd:
             if verdict == Verdict.RUNNER_DEAD:
                 kept[n] = TRY_PAUSE_S
+            elif verdict == Verdict.AGAIN:
+                kept[n] = AGAIN_S
             elif verdict == Verdict.EARLY and wait_s is not None and wait_s <= EARLY_LIMIT_S:
                 kept[n] = min(wait_s, EARLY_LOOK_S)
             else:

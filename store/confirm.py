@@ -41,6 +41,7 @@ class Verdict(IntEnum):
     LATE = 9  # beyond deadline or misfire threshold, and its policy lets settling decide
     OVERLAP = 10  # another run of its schedule goes on: it has a row, which says that it is skipped or waits
     BUSY = 11  # others of its target or tenant wait for a place: it has a row, behind theirs
+    AGAIN = 12  # an older fire of its schedule, in the same batch, asked for the slot: nothing is decided
 
 
 class Busy(NamedTuple):

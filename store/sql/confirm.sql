@@ -6,7 +6,7 @@
 -- (joining it back to `seen` would be quadratic).
 -- Overlap: a run asks for its schedule's slot if its call can last until the next occurrence (or a minute less, in which a dead
 -- runner is found out), or if somebody has asked before; and after an edit, when the distance to the one before is not known. Slots
--- before runs. One fire a schedule in a batch. Where rows wait for a place already (busy), this one joins them at once.
+-- before runs. Of several fires of a schedule the oldest asks; the others are to come again. Where rows wait for a place already (busy), this one joins them at once.
 with clock as materialized (
     select bucketd.bucketd_now() as now
 ), state as materialized (
@@ -65,7 +65,7 @@ with clock as materialized (
     ) e
     order by f.at, f.id
 ), asking as materialized (
-    select v.id, v.at, v.overlap, case when v.edited then (
+    select distinct on (v.id) v.id, v.at, v.overlap, case when v.edited then (
             select r.scheduled_at from (select distinct unnest(instants) as at from bucketd.claims) i
             cross join lateral (select r.scheduled_at from bucketd.runs r
                 where r.scheduled_at = i.at and r.schedule_id = v.id and r.status = 'running' limit 1) r
@@ -75,7 +75,7 @@ with clock as materialized (
         select true as found from bucketd.runs r where r.scheduled_at = v.at and r.schedule_id = v.id limit 1
     ) r on true
     where v.verdict = 0 and v.asks and v.busy is null and r.found is null
-    order by v.id
+    order by v.id, v.at
 ), asked as (
     insert into bucketd.slots as o (schedule_id, asked_at, rule, scheduled_at, taken_from)
     select id, at, overlap, at, without_slot from asking
@@ -96,9 +96,11 @@ with clock as materialized (
             when not v.asks then 'running'
             when (v.id, v.at) in (select schedule_id, asked_at from asked where status = 'waiting') then 'waiting'
             when (v.id, v.at) in (select schedule_id, asked_at from asked where status = 'skipped') then 'skipped'
-            else 'running' end as status
+            when (v.id, v.at) in (select schedule_id, asked_at from asked) or v.id not in (select id from asking) then 'running'
+            end as status
         from seen v where v.verdict = 0 offset 0
     ) v
+    where status is not null
     on conflict do nothing  -- absorbed twins
     returning schedule_id, scheduled_at, claim
 ), claimed as (
@@ -120,7 +122,9 @@ select n, verdict, case
 from (
     select v.n, v.id, v.at, v.payload, v.tenant, v.name, v.target_id, v.timeout_s, v.wait_s, case
         when v.verdict = 0 and v.busy is not null then 11
-        when v.verdict = 0 and v.asks and (v.id, v.at) in (select schedule_id, asked_at from asked where status <> 'running') then 10
+        when v.verdict = 0 and v.asks and v.id in (select id from asking) then case
+            when (v.id, v.at) in (select schedule_id, asked_at from asked where status = 'running') then 0
+            when (v.id, v.at) in (select schedule_id, asked_at from asked) then 10 else 12 end
         else v.verdict end as verdict
     from seen v offset 0
 ) v

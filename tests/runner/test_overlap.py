@@ -20,6 +20,7 @@ from bucketd.store.results import Failed, Keys
 from bucketd.store.wake import Room, Woken
 from tests.runner.conftest import World
 from tests.support.target import Target
+from tests.support.waiting import wait_until
 
 Connection = psycopg.AsyncConnection[Any]
 POLICIES = ["skip", "queue_one", "queue_all", "cancel_running"]
@@ -163,6 +164,38 @@ async def test_after_an_edit_the_run_before_is_looked_for(world: World, one: Run
     (line,) = await one.confirm(world.fire(schedule, at - 1, version=1, after_s=LONG_S))
     assert line.verdict == Verdict.OVERLAP
     assert states(world, schedule) == ["skipped overlap", "running"]
+
+
+async def test_of_several_fires_of_a_schedule_in_a_batch_the_oldest_asks(world: World, one: Runner) -> None:
+    """The others are undecided, and come again; fires of schedules that may overlap all run."""
+    strict, loose = (world.schedule(world.target("http://h/"), overlap=overlap) for overlap in ("queue_all", "allow"))
+    at = world.now_s - 50
+    fires = [world.fire(schedule, at + n) for schedule in (strict, loose) for n in range(3)]
+    lines = await one.confirm(*fires)
+    assert [Verdict(line.verdict) for line in lines] == [Verdict.RUN, Verdict.AGAIN, Verdict.AGAIN] + [Verdict.RUN] * 3
+    assert [line.is_new for line in lines] == [True, False, False, True, True, True]
+    assert (states(world, strict), states(world, loose)) == (["running"], ["running"] * 3)
+    lines = await one.confirm(*fires[:3])
+    assert [Verdict(line.verdict) for line in lines] == [Verdict.AGAIN, Verdict.OVERLAP, Verdict.AGAIN]
+    assert not any(line.is_new for line in lines)
+    assert states(world, strict) == ["running", "waiting"]
+    (line,) = await one.confirm(fires[0])
+    assert (line.verdict, line.is_new) == (Verdict.RUN, False)  # alone it is the duplicate that it is
+    lines = await one.confirm(*fires[1:3])
+    assert [Verdict(line.verdict) for line in lines] == [Verdict.AGAIN, Verdict.OVERLAP]
+    assert states(world, strict) == ["running", "waiting", "waiting"]
+
+
+async def test_many_fires_of_a_schedule_in_one_message_go_through(world: World, target: Target, hook: int) -> None:
+    schedule = world.schedule(hook, overlap="skip")
+    at = world.now_s - 50
+    async with world.runner():
+        world.put([world.fire(schedule, at + n) for n in range(30)])
+        await wait_until(lambda: len(world.runs(schedule_id=schedule)) == 30, 10, "a row for each")
+        await wait_until(lambda: "running" not in world.statuses(), 10, "the end of each")
+        await world.until_quiet()
+    assert set(world.statuses()) <= {"succeeded", "skipped"}
+    assert target.most_in_flight == 1
 
 
 async def test_an_older_run_that_comes_late_cancels_nothing(world: World, one: Runner) -> None:
