@@ -79,6 +79,7 @@ class Results:
         self._rare = (self._unmade, self._deferred, self._failed, self._accepted)
         self._waiting = 0
         self._writing = 0
+        self._sending = 0  # statements on their way
         self.some = asyncio.Event()
         self.full = asyncio.Event()
         self.empty = asyncio.Event()
@@ -172,14 +173,16 @@ class Results:
         self, runs: list[Run], taken: int, write: Callable[[psycopg.AsyncConnection[object], Sequence[int]], object]
     ) -> int:
         """Sends the statement until it is answered; how many rows were fenced (unknown after a lost reply: 0)."""
+        self._sending += 1
         try:
             return await self._send(runs, write) if runs or self._book.has_left_over else 0
         finally:
+            self._sending -= 1
             self._writing -= taken
             self._admission.ended(taken)
             if self._book.has_left_over and not self._waiting:
                 self.some.set()  # one more statement, of claims alone
-            elif not self._waiting and not self._writing:
+            elif not self._waiting and not self._writing and not self._sending:  # one of claims alone writes no run
                 self.empty.set()
 
     async def _send(self, runs: list[Run], write: Callable[..., object]) -> int:
