@@ -78,7 +78,6 @@ class Results:
         # In this order: what others may take goes first.
         self._rare = (self._unmade, self._deferred, self._failed, self._accepted)
         self._waiting = 0
-        self._writing = 0
         self._sending = 0  # statements on their way
         self.some = asyncio.Event()
         self.full = asyncio.Event()
@@ -163,7 +162,6 @@ class Results:
 
     def _took(self, runs: int) -> None:
         self._waiting -= runs
-        self._writing += runs
         if not self._waiting:
             self.some.clear()
         if self._waiting < BATCH:
@@ -178,11 +176,10 @@ class Results:
             return await self._send(runs, write) if runs or self._book.has_left_over else 0
         finally:
             self._sending -= 1
-            self._writing -= taken
             self._admission.ended(taken)
             if self._book.has_left_over and not self._waiting:
                 self.some.set()  # one more statement, of claims alone
-            elif not self._waiting and not self._writing and not self._sending:  # one of claims alone writes no run
+            elif not self._waiting and not self._sending:
                 self.empty.set()
 
     async def _send(self, runs: list[Run], write: Callable[..., object]) -> int:

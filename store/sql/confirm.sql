@@ -6,7 +6,8 @@
 -- (joining it back to `seen` would be quadratic).
 -- Overlap: a run asks for its schedule's slot if its call can last until the next occurrence (or a minute less, in which a dead
 -- runner is found out), or if somebody has asked before; and after an edit, when the distance to the one before is not known. Slots
--- before runs. Of several fires of a schedule the oldest asks; the others are to come again. Where rows wait for a place already (busy), this one joins them at once.
+-- before runs. Of several fires of a schedule the oldest asks; the others are to come again. Where rows wait for a place already
+-- (busy), this one joins them at once.
 with clock as materialized (
     select bucketd.bucketd_now() as now
 ), state as materialized (

@@ -1,3 +1,3 @@
 -- name: tenant_caps
 -- How many runs of a tenant may go on at once, of those for whom that is limited.
-select tenant, max_running from bucketd.tenants where max_running is not null
+select tenant, max_running from bucketd.tenants
