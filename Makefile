@@ -5,7 +5,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test long measure lint types bench lock clean
+.PHONY: help setup system demo test long measure lint types bench lock clean
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -34,6 +34,15 @@ setup: ## make .venv with exactly what requirements.lock says; nothing to do if 
 	$(PIP) install --quiet --require-hashes --requirement requirements.lock; \
 	$(PIP) install --quiet --no-deps --no-build-isolation --editable .; \
 	touch "$(STAMP)"
+
+system: ## Debian packages that some tests need (tests/system-packages.txt); those tests skip without them. Wants root
+	@set -eu; names=$$(sed 's/[[:space:]]*#.*//; /^$$/d' tests/system-packages.txt); missing=""; \
+	for name in $$names; do dpkg-query -W -f='$${Status}' "$$name" 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$name"; done; \
+	if [ -n "$$missing" ]; then \
+		echo "installing$$missing"; \
+		apt-get update -qq; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	fi
 
 demo: setup ## the whole product on embedded servers, with a verdict at the end
 	@$(BIN)/bucketd demo
