@@ -28,7 +28,7 @@ def main() -> int:
     """Exit code 0 after a graceful stop; at the start 2 for a bad setting, 4 when a store is unfit or cannot be reached."""
     try:
         settings = Settings.load()
-        to_stderr(settings.log_level)
+        to_stderr(settings.log_level, settings.log_format)
         event("settings", **settings.shown())
         # The data path makes millions of tuples and no cycles: the default thresholds cost a tenth of the runner's time.
         gc.freeze()

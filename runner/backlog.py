@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from struct import Struct
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from bucketd.runner.outage import Outage
 from bucketd.store import queues
+from bucketd.store.clock import monotonic
 from bucketd.store.confirm import FireBytes
-from bucketd.store.fires import FIRE
+from bucketd.store.fires import ASKED, FIRE
 
-_COLUMNS = Struct(">16s4s12sx")  # a fire without its flags, as confirm wants it
-assert _COLUMNS.size == FIRE.size
+CROWD_BATCH = 500  # fires of a crowd in one statement while others come: they take 10 ms
+BESIDE_S = 5.0  # others come as long as the last ones came so lately
 LINGER_S = 0.003  # acknowledgements of this time share a round trip
 
 
@@ -31,60 +31,105 @@ class Message:
         self.open = 0
 
 
-class Backlog:
-    """Fires to confirm. Packed as they came until they are taken: 33 bytes a fire.
+class _Line:
+    """Fires of one kind of queue, packed as they came; `room`: whether more may be read."""
 
-    Bound: reading stops at `bound` fires (two confirm batches); the last read may add MOST_MESSAGES a shard.
-    """
-
-    def __init__(self, bound: int) -> None:
-        self._parts: deque[tuple[Message, bytes]] = deque()
-        self._again: deque[tuple[FireBytes, Message]] = deque()
-        self._bound = bound
-        self._waiting = 0  # kept elsewhere for a while (early, failed), counted here
+    def __init__(self) -> None:
+        self.parts: deque[tuple[Message, bytes]] = deque()
         self.size = 0
-        self.some = asyncio.Event()
         self.room = asyncio.Event()
         self.room.set()
 
-    def put(self, message: Message, packed: bytes) -> None:
+
+class Backlog:
+    """Fires to confirm. Packed as they came until they are taken: 34 bytes a fire.
+
+    Those of crowds (scheduler/crowds.py) stand in a line of their own and are taken when no others are there; while others do come,
+    in small statements, and never by all confirmers at once, so that one is free for whoever comes next.
+    Bound: reading of a line stops at `bound` fires (two confirm batches); the last read may add MOST_MESSAGES a shard.
+    """
+
+    def __init__(self, bound: int, *, confirmers: int = 1) -> None:
+        self._main, self._crowd = _Line(), _Line()
+        self._again: deque[tuple[FireBytes, Message]] = deque()
+        self._bound = bound
+        self._confirmers = confirmers
+        self._crowded = 0  # confirmers that have a batch of a crowd
+        self._others_at = float("-inf")  # when fires came that are of no crowd
+        self._waiting = 0  # kept elsewhere for a while (early, failed), counted here
+        self.some = asyncio.Event()  # there is something to take
+
+    @property
+    def size(self) -> int:
+        """Fires that can be taken."""
+        return self._main.size + self._crowd.size
+
+    def room(self, *, crowd: bool) -> asyncio.Event:
+        """Set while more may be read."""
+        return (self._crowd if crowd else self._main).room
+
+    def put(self, message: Message, packed: bytes, *, crowd: bool = False) -> None:
         """Adds a whole message."""
-        self._parts.append((message, packed))
-        self._count(len(packed) // FIRE.size)
+        line = self._crowd if crowd else self._main
+        line.parts.append((message, packed))
+        line.size += len(packed) // FIRE.size
+        if not crowd:
+            self._others_at = monotonic()
+        self._changed()
 
     def keep_for(self, fires: Sequence[FireBytes], owners: Sequence[Message], seconds: float) -> None:
         """Puts undecided fires back, to be taken again not before `seconds` from now."""
         self._waiting += len(fires)
-        self._count(0)
+        self._changed()
         asyncio.get_running_loop().call_later(seconds, self._put_back, fires, owners)
 
     def _put_back(self, fires: Sequence[FireBytes], owners: Sequence[Message]) -> None:
         self._waiting -= len(fires)
         self._again.extend(zip(fires, owners, strict=True))
-        self._count(len(fires))
+        self._main.size += len(fires)
+        self._changed()
 
-    def take(self, limit: int) -> tuple[list[FireBytes], list[Message]]:
-        """Up to `limit` fires, and beside each the message it belongs to.
+    def take(self, limit: int) -> tuple[list[FireBytes], list[Message], bool]:
+        """Up to `limit` fires, beside each the message it belongs to, and whether they are a crowd's: then `crowd_decided` follows.
 
         No key twice: one statement could not tell them apart.
         """
+        crowd = not self._main.size and self._crowd.size > 0
+        line = self._crowd if crowd else self._main
+        if crowd:
+            limit = min(limit, CROWD_BATCH) if self._beside() else limit
+            self._crowded += 1
+        fires, owners = self._take(line, limit)
+        if len({fire[0] for fire in fires}) != len(fires):
+            fires, owners = self._distinct(fires, owners)
+        self._changed()
+        return fires, owners, crowd
+
+    def crowd_decided(self) -> None:
+        """A batch of a crowd that was taken is through."""
+        self._crowded -= 1
+        self._changed()
+
+    def _beside(self) -> bool:
+        return monotonic() - self._others_at < BESIDE_S
+
+    def _take(self, line: _Line, limit: int) -> tuple[list[FireBytes], list[Message]]:
         fires: list[FireBytes] = []
         owners: list[Message] = []
-        while self._again and len(fires) < limit:
+        again = self._again if line is self._main else ()
+        while again and len(fires) < limit:
             fire, owner = self._again.popleft()
             fires.append(fire)
             owners.append(owner)
-        while self._parts and len(fires) < limit:
-            message, packed = self._parts.popleft()
+        while line.parts and len(fires) < limit:
+            message, packed = line.parts.popleft()
             size = (limit - len(fires)) * FIRE.size
             if len(packed) > size:
-                self._parts.appendleft((message, packed[size:]))
+                line.parts.appendleft((message, packed[size:]))
                 packed = packed[:size]
-            fires += _COLUMNS.iter_unpack(packed)
+            fires += ASKED.iter_unpack(packed)
             owners += [message] * (len(packed) // FIRE.size)
-        self._count(-len(fires))
-        if len({fire[0] for fire in fires}) != len(fires):
-            return self._distinct(fires, owners)
+        line.size -= len(fires)
         return fires, owners
 
     def _distinct(self, fires: list[FireBytes], owners: list[Message]) -> tuple[list[FireBytes], list[Message]]:
@@ -94,19 +139,21 @@ class Backlog:
             if chosen.setdefault(fire[0] + fire[2][:4], (fire, owner))[0] is not fire:
                 self._again.append((fire, owner))
                 rest += 1
-        self._count(rest)
+        self._main.size += rest
         return [fire for fire, _ in chosen.values()], [owner for _, owner in chosen.values()]
 
-    def _count(self, change: int) -> None:
-        self.size += change
-        if self.size:
-            self.some.set()
-        else:
-            self.some.clear()
-        if self.size + self._waiting < self._bound:
-            self.room.set()
-        else:
-            self.room.clear()
+    def _changed(self) -> None:
+        free = self._confirmers - (self._confirmers > 1 and self._beside())
+        _set(self.some, self._main.size > 0 or (self._crowd.size > 0 and self._crowded < free))
+        _set(self._main.room, self._main.size + self._waiting < self._bound)
+        _set(self._crowd.room, self._crowd.size < self._bound)
+
+
+def _set(event: asyncio.Event, holds: bool) -> None:
+    if holds:
+        event.set()
+    else:
+        event.clear()
 
 
 class Acknowledger:

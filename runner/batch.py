@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from bucketd.runner.admission import Admission
@@ -31,6 +31,7 @@ class BatchCalls:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         admission: Admission,
         may_begin: Callable[[], bool],
+        begun: Callable[[Sequence[Run], float], None],
         heard: Callable[[list[Run], CallTarget, Answer], None],
         done: Callable[[list[Run], CallTarget, Answer], None],
     ) -> None:
@@ -39,6 +40,7 @@ class BatchCalls:
         self._spawn = spawn
         self._admission = admission
         self._may_begin = may_begin
+        self._begun = begun
         self._heard = heard
         self._done = done
         self._ready = Collector(target)
@@ -85,6 +87,7 @@ class BatchCalls:
                 break
             batch, waited_s = taken
             self._admission.waited(waited_s)
+            self._begun(batch, now)
             self._spawn(self._call(batch, self._pace.begin(now)))
         self._count()
         self._set_timer()
@@ -109,7 +112,7 @@ class BatchCalls:
             first = batch[0]
             content = f"[{','.join([run.body for run in batch])}]".encode()
             batch_id = f"batch_{first.claim.number:016x}_{first.run_id}_{first.attempt}"
-            headers = headers_of(self.target, batch_id, content)
+            headers = headers_of(self.target, batch_id, content, self._caller.now_s())
             headers["bucketd-batch"] = str(len(batch))
             limit_s = max([timeout_s(own_s, self.target) for own_s in {run.timeout_s for run in batch}])
             report_bytes = READ_BYTES + REPORT_BYTES * len(batch)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -22,6 +23,8 @@ from bucketd.runner.egress import Guard
 from bucketd.runner.retry import retry_after_s
 from bucketd.store.allow_list import AllowList
 from bucketd.store.clock import monotonic, wall
+from bucketd.store.exposition import Histogram
+from bucketd.store.metrics import DURATION_S
 from bucketd.store.runners import CallTarget
 
 READ_BYTES = 64 * 1024  # of an answer; what is longer costs its connection
@@ -57,6 +60,8 @@ class Caller:
         the system's. `dns_s`: see DNS_S.
         """
         self._guard = Guard(allow)
+        self.durations = Histogram(DURATION_S)
+        self.now_s: Callable[[], float] = wall  # what requests say; a runner sets the cluster's clock
         self._deadlines: dict[asyncio.Timeout, float] = {}  # of the requests in flight
         context = tls or httpx.create_ssl_context(trust_env=False)
         session = aiohttp.ClientSession(
@@ -93,9 +98,10 @@ class Caller:
         # The socket's time-out begins anew with every byte, so a target that trickles needs a limit on the whole.
         # aiohttp closes the connection of a request that ends like that.
         limit = asyncio.timeout(timeout_s)
+        begun = monotonic()
         try:
             async with limit:
-                self._deadlines[limit] = monotonic() + timeout_s
+                self._deadlines[limit] = begun + timeout_s
                 return await self._send(request, report_bytes)
         except TimeoutError:
             return Answer(None, f"no answer within {timeout_s:g} s")
@@ -109,6 +115,7 @@ class Caller:
             return Answer(None, without_query(_told(error)))
         finally:
             self._deadlines.pop(limit, None)
+            self.durations.observe(monotonic() - begun)
 
     def earliest_deadline(self) -> float | None:
         """Of the requests in flight, by `monotonic()`. For another thread: None also if the loop is at work just now."""

@@ -23,13 +23,14 @@ from bucketd.runner.admission import Admission
 from bucketd.runner.backlog import Acknowledger, Backlog, Message
 from bucketd.runner.bodies import body, moment_of_tail
 from bucketd.runner.cancel import Cancellations
-from bucketd.runner.failpoint import reach
 from bucketd.runner.heartbeat import Heartbeat
 from bucketd.runner.outage import Cause, Outage, cause
 from bucketd.runner.run import Claim, ClaimBook, Run
 from bucketd.store import confirm as statement
+from bucketd.store.clock import monotonic
 from bucketd.store.config import Settings
 from bucketd.store.confirm import Busy, FireBytes, Verdict
+from bucketd.store.failpoint import reach
 from bucketd.store.log import warn
 from bucketd.store.model import instant, run_id
 
@@ -87,13 +88,17 @@ class Confirmer:
 
     async def run_once(self) -> ConfirmReport:
         """Decides one batch of what is in the backlog, as far as there is room. Waits while Postgres is away."""
-        fires, owners = self._backlog.take(self._admission.room(self._batch))
-        if not fires:
-            return ConfirmReport()
-        if self._heartbeat.current.ended:
-            self._backlog.keep_for(fires, owners, TRY_PAUSE_S)
-            return ConfirmReport(len(fires), kept=len(fires))
-        return await self._decide(fires, owners)
+        fires, owners, crowd = self._backlog.take(self._admission.room(self._batch))
+        try:
+            if not fires:
+                return ConfirmReport()
+            if self._heartbeat.current.ended:
+                self._backlog.keep_for(fires, owners, TRY_PAUSE_S)
+                return ConfirmReport(len(fires), kept=len(fires))
+            return await self._decide(fires, owners)
+        finally:
+            if crowd:
+                self._backlog.crowd_decided()
 
     async def _decide(self, fires: list[FireBytes], owners: list[Message]) -> ConfirmReport:
         claim = self._book.new(self._heartbeat.current)
@@ -101,7 +106,7 @@ class Confirmer:
         runs = size = 0
         try:
             reach("before_confirm")
-            lines, mine = await self._ask(fires, claim)
+            lines, mine = await self._ask(fires, claim)  # guard: ack-after-commit
             reach("after_commit")
             if overtaken := next((line[-1] for line in lines if line[-1]), None):
                 self._cancellations.announce(_run_ids(overtaken))
@@ -128,6 +133,7 @@ class Confirmer:
         while True:
             try:
                 async with self._pool.connection() as connection:
+                    claim.asked_at = monotonic()
                     lines = await statement.confirm(
                         connection,
                         runner_id,
@@ -138,7 +144,8 @@ class Confirmer:
                         busy=self._busy(),
                     )
                     mine = await statement.mine(connection, claim.number, arrays) if again else set()
-                self._outage.recovered()
+                if self._outage.recovered():
+                    self._heartbeat.suspect()  # it may be another Postgres, that lost something
                 return lines, mine
             except psycopg.Error as error:
                 if cause(error) is Cause.ROW:
@@ -154,15 +161,17 @@ class Confirmer:
         revisions: dict[int, int] = {}
         odd: list[tuple[int, int, float | None]] = []
         confirmed = size = 0
+        asked_at = claim.asked_at
         for n, verdict, is_new, payload, tenant, name, target_id, timeout_s, wait_s, found, _ in lines:
             if found is not None:
                 revisions = _revisions(found)
-            if is_new or n in mine:
+            if is_new or n in mine:  # guard: lost-reply
                 schedule_id, _, tail = fires[n - 1]
                 at, prefix, instants = moment_of_tail(tail)
                 run_id = prefix + schedule_id.hex()
                 text = body(run_id, name, tenant, instants, 1, payload)
-                run = Run(schedule_id, at, 1, claim, tenant, target_id, timeout_s, run_id, text)
+                due_at = None if wait_s is None else asked_at + wait_s
+                run = Run(schedule_id, at, 1, claim, tenant, target_id, timeout_s, run_id, text, False, due_at)
                 size += len(text)
                 confirmed += 1
                 if target_id in by_target:

@@ -81,7 +81,7 @@ class Guard:
         """A socket for this address. Raises EgressDenied."""
         family, kind, protocol, _, sockaddr = found
         address, passage = str(sockaddr[0]), _passage.get()
-        reason = self._why_not(address, passage)
+        reason = self._why_not(address, passage)  # guard: egress
         if reason is not None:
             if passage is not None and (address, reason) not in passage.denied:  # aiohttp may try one more than once
                 passage.denied += ((address, reason),)

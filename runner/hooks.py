@@ -114,7 +114,7 @@ class Hooks:
     async def _tell(self, death: Death, target: CallTarget) -> None:
         try:
             content = message(death, target.name)
-            headers = headers_of(target, f"dead_{death.letter_id}", content)
+            headers = headers_of(target, f"dead_{death.letter_id}", content, self._caller.now_s())
             answer = await self._caller.post(target, content, headers, TIMEOUT_S)
             await self._note(death, target, answer)
             self._outage.recovered()

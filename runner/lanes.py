@@ -14,7 +14,9 @@ from bucketd.runner.batch import BatchCalls
 from bucketd.runner.breakers import Breakers
 from bucketd.runner.call import Answer, Caller
 from bucketd.runner.cancel import Cancellations
+from bucketd.runner.headroom import Headroom
 from bucketd.runner.heartbeat import Heartbeat
+from bucketd.runner.lateness import Lateness
 from bucketd.runner.limits import Limits
 from bucketd.runner.places import Places
 from bucketd.runner.result import Results
@@ -61,6 +63,8 @@ class Lanes:
         self._targets = targets
         self._breakers = breakers
         self._results = results
+        self.headroom = Headroom(settings.concurrency)
+        self.lateness = Lateness()
         self._single = SingleCalls(
             settings.concurrency,
             caller=caller,
@@ -68,9 +72,11 @@ class Lanes:
             admission=admission,
             cancellations=cancellations,
             may_begin=self._may_begin,
+            begun=self.lateness.begun,
             heard=breakers.heard,
             done=self._done,
             turn_away=self._turn_away,
+            headroom=self.headroom,
         )
         self._batch: dict[int, BatchCalls] = {}  # bounded by the number of batch targets that exist
         self.limits = Limits(
@@ -91,7 +97,7 @@ class Lanes:
         self._closed = False
 
     def _may_begin(self) -> bool:
-        return not self._closed and self._heartbeat.believed()
+        return not self._closed and self._heartbeat.believed()  # guard: lease-before-call
 
     def _spawn(self, call: Coroutine[Any, Any, None]) -> None:
         task = self._group.create_task(self._guarded(call))
@@ -117,7 +123,7 @@ class Lanes:
 
         `overtaking`: they need not stand behind rows that wait for a place: they did.
         """
-        await self._targets.need(revisions)
+        await self._targets.need(revisions)  # guard: target-revision
         for target_id, runs in by_target.items():
             target = self._targets.get(target_id)
             if self._closed or target is None:
@@ -213,6 +219,7 @@ class Lanes:
                 spawn=self._spawn,
                 admission=self._admission,
                 may_begin=self._may_begin,
+                begun=self.lateness.begun,
                 heard=self._breakers.heard,
                 done=self._done,
             )

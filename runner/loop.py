@@ -1,7 +1,8 @@
 """The runner process: one TaskGroup owns every task, and the order of start and stop is written here, once.
 
-Tasks: heartbeat, intake, reclaim, acknowledge, CONFIRMERS x confirm, wake, wake channel, cancel channel, RESULT_WRITERS x result,
-breakers, tenants' caps, limits, hooks, upkeep (stale runs, lost claims, the log line), and one task a call in flight.
+Tasks: heartbeat, intake (of crowds and of others), reclaim, acknowledge, CONFIRMERS x confirm, wake, wake channel, cancel channel,
+RESULT_WRITERS x result, breakers, tenants' caps, limits, headroom, hooks, upkeep (stale runs, lost claims, the log line), and one
+task a call in flight.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from bucketd.runner.cancel import Cancellations
 from bucketd.runner.confirm import Confirmer
 from bucketd.runner.heartbeat import Heartbeat
 from bucketd.runner.hooks import Hooks
-from bucketd.runner.intake import BLOCK_S, Intake
+from bucketd.runner.intake import CONNECTIONS, Intake, Reader, block_s
 from bucketd.runner.lanes import Lanes, cancel_all
+from bucketd.runner.meter import Meter, Parts
 from bucketd.runner.outage import Outage
 from bucketd.runner.result import Results
 from bucketd.runner.run import ClaimBook, Incarnation
@@ -40,11 +42,15 @@ from bucketd.store.allow_list import AllowList
 from bucketd.store.claims import sweep_lost
 from bucketd.store.clock import monotonic
 from bucketd.store.config import Settings
-from bucketd.store.connect import check_redis, make_pool, make_redis, postgres_errors
+from bucketd.store.connect import make_pool, postgres_errors
+from bucketd.store.endpoint import Watched, serving
 from bucketd.store.keyring import KeyRing
 from bucketd.store.keys import Keys
 from bucketd.store.log import event, warn
 from bucketd.store.migrate import require_current
+from bucketd.store.redis_client import check_redis, make_redis
+from bucketd.store.supervisor import Supervisor
+from bucketd.store.timelines import OldPrimary, refuse_old
 
 CONFIRMERS = 3  # statements at once: two keep Postgres busy while one is on its way
 RESULT_WRITERS = 2
@@ -52,6 +58,7 @@ UPKEEP_CONNECTIONS = 3  # a release that is judged step by step must not keep a 
 REPORT_S = 10.0
 UPKEEP_S = 0.5
 SWEEP_S = 10.0
+CALLED_S = 300.0  # so long after Postgres lost commits, its claims may be of runs that were called and answered
 SWEEP_OLDER_S = 20.0  # longer than a statement with its wait for a connection can be on its way
 
 
@@ -62,6 +69,7 @@ class Runner:
         self.settings = settings
         self._breaker_rules = breaker_rules or Rules()
         self.totals: Counter[str] = Counter()
+        self.meter = Meter(self.totals, settings.concurrency)
         self.started = asyncio.Event()
         self._stopping = asyncio.Event()
 
@@ -84,13 +92,15 @@ class Runner:
                 await self._caller.close()
 
     async def _open(self, stack: AsyncExitStack) -> None:
-        settings = self.settings
+        settings, meter = self.settings, self.meter
+        watched = Watched("runner", meter.definitions, meter.read, meter.checks)
+        await stack.enter_async_context(serving(settings.metrics_listen, watched))
         self._caller = Caller(AllowList.parse(settings.egress_allow))
         stack.push_async_callback(self._caller.close)
         watchdog = Watchdog(self._caller.earliest_deadline)
         stack.callback(watchdog.stop)
         watchdog.start()
-        self._redis = make_redis(settings, blocking_s=BLOCK_S)
+        self._redis = make_redis(settings, connections=CONNECTIONS, blocking_s=block_s(settings))
         stack.push_async_callback(self._redis.aclose)
         with postgres_errors(settings):
             self._hot = await stack.enter_async_context(
@@ -110,7 +120,7 @@ class Runner:
         settings = self.settings
         self.admission = Admission(settings)
         self.book = ClaimBook()
-        self.heartbeat = Heartbeat(settings, self._heart_pool)
+        self.heartbeat = Heartbeat(settings, self._heart_pool, self._refuse_old)
         self.targets = Targets(self._pool, KeyRing(settings.secret_keys.get_secret_value()))
         self.cancellations = Cancellations(settings, self._redis)
         self.breakers = Breakers(self._pool, self._breaker_rules)
@@ -130,7 +140,7 @@ class Runner:
             tenants=self.tenants,
             results=self.results,
         )
-        self.backlog = Backlog(2 * settings.confirm_batch)
+        self.backlog = Backlog(2 * settings.confirm_batch, confirmers=CONFIRMERS)
         self.acknowledger = Acknowledger(self._redis)
         self.intake = Intake(settings, self._redis, self.backlog, self.acknowledger, self.heartbeat)
         claiming: dict[str, Any] = {
@@ -160,9 +170,28 @@ class Runner:
         self.breakers.on_freed.append(self.waker.nudged.set)
         self.heartbeat.on_alive.append(self.lanes.pump)
         self.heartbeat.on_lost.append(self._lost)
+        self.heartbeat.on_history.append(self.targets.forget)
+        self._caller.now_s = self.heartbeat.clock.now
+        self.meter.parts = Parts(
+            self._caller,
+            self.heartbeat,
+            self.intake,
+            self.lanes.lateness,
+            self.state,
+            works=lambda: self.started.is_set() and not self._stopping.is_set(),
+        )
+
+    async def _refuse_old(self, history: str) -> None:
+        try:
+            await refuse_old(self._redis, Keys(self.settings.redis_prefix), history)
+        except OldPrimary:
+            for pool in (self._hot, self._heart_pool, self._pool):
+                await pool.drain()
+            raise
 
     def _lost(self, incarnation: Incarnation) -> None:
         self.lanes.lost()
+        self.totals["incarnations_lost"] += 1
         self.totals["claims_lost"] += self.book.drop(incarnation)
 
     async def _live(self, group: asyncio.TaskGroup) -> None:
@@ -177,7 +206,6 @@ class Runner:
         try:
             await self._once_up(self.heartbeat.run_once, "heartbeat")
             await self._once_up(self.tenants.run_once, "tenant_caps")
-            await self._once_up(self.intake.prepare, "intake")
             await self._serve(begin)
         except BaseException:
             await _end(tasks, grace_s=0.0)
@@ -196,16 +224,20 @@ class Runner:
         keepers = [self.heartbeat.run(), self.acknowledger.run(), self.waker.listen(), self._break(), self._upkeep()]
         keepers += [self.cancellations.listen(), self.cancellations.tell(), self.cancellations.watch(self._pool)]
         keepers += [self.tenants.run(), self.lanes.limits.run(self._count)]
-        keepers += [self.hooks.run(self._count)]
+        keepers += [self.hooks.run(self._count), self.lanes.headroom.run()]
         keepers += [self._write_results() for _ in range(RESULT_WRITERS)]
+        supervisor = Supervisor.present()
+        keepers.append(supervisor.keep_alive())
         keeping = begin(*keepers)
         claiming = begin(self._wake(), *(self._confirm() for _ in range(CONFIRMERS)))
-        reading = begin(self._intake(), self._reclaim())
+        reading = begin(*map(self._intake, self.intake.readers), self._reclaim())
         event("runner_started", runner=self.heartbeat.current.runner_id, concurrency=self.settings.concurrency)
         self.started.set()
+        supervisor.ready()
         await self._stopping.wait()
+        supervisor.stopping()
         begun = monotonic()
-        await _end(reading, grace_s=BLOCK_S + self.settings.redis_read_timeout_s)
+        await _end(reading, grace_s=block_s(self.settings) + self.settings.redis_read_timeout_s)
         await _end(claiming, grace_s=self.settings.statement_timeout_s)
         returned = self.lanes.close()
         await self._drain(begun + self.settings.drain_timeout_s)
@@ -246,23 +278,23 @@ class Runner:
         with suppress(psycopg.Error):  # the lease runs out by itself
             await self.heartbeat.leave()
 
-    async def _intake(self) -> None:
+    async def _intake(self, reader: Reader) -> None:
+        room = self.backlog.room(crowd=reader.crowd)
         while not self._stopping.is_set():
-            if not self.backlog.room.is_set():
-                await self._either(self.backlog.room)
+            if not room.is_set():
+                await self._either(room)
                 continue
             try:
-                self._count(await self.intake.run_once())
-                self.intake.fine()
+                self._count(await self.intake.run_once(reader))
             except RedisError as error:
-                await self.intake.survive(error)
+                await self.intake.survive(error, reader)
 
     async def _reclaim(self) -> None:
         found = 0  # while a dead runner's messages last, the next look is at once
         while not self._stopping.is_set():
             if not found:
                 await self._pause(self.intake.reclaim_pause_s())
-            await self._either(self.backlog.room)
+            await self._either(self.backlog.room(crowd=False))
             if self._stopping.is_set():
                 return
             try:
@@ -278,12 +310,12 @@ class Runner:
             await self._either(self.backlog.some)
             await self.admission.wait()
             if not self._stopping.is_set():
-                self._count(await self.confirmer.run_once())
+                self._count(await self.meter.timed("confirm", self.confirmer.run_once()))
 
     async def _wake(self) -> None:
         while not self._stopping.is_set():
             try:
-                report = await self.waker.run_once()
+                report = await self.meter.timed("wake", self.waker.run_once())
                 self._count(report)
                 await self.waker.pause(report)
             except psycopg.Error as error:
@@ -300,7 +332,7 @@ class Runner:
     async def _write_results(self) -> None:
         while True:
             await self.results.wait()
-            self._count(await self.results.run_once())
+            self._count(await self.meter.timed("result", self.results.run_once()))
 
     async def _upkeep(self) -> None:
         swept = reported = monotonic()
@@ -324,7 +356,8 @@ class Runner:
         async with self._pool.connection() as connection:
             known = self.book.numbers()
             runner_id = self.heartbeat.current.runner_id
-            claims, runs = await sweep_lost(connection, runner_id, known, older_than_s=SWEEP_OLDER_S)
+            called = monotonic() - self.heartbeat.changed_at < CALLED_S
+            claims, runs = await sweep_lost(connection, runner_id, known, older_than_s=SWEEP_OLDER_S, called=called)
         self.totals["claims_swept"] += claims
         self.totals["runs_swept"] += runs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from enum import Enum, auto
 
 import psycopg
@@ -11,8 +12,10 @@ from bucketd.store.clock import monotonic
 from bucketd.store.log import event, warn
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
-# SQLSTATE classes in which the batch is innocent: connection, transaction rollback, resources, operator, system, lock.
-_PASSING = ("08", "40", "53", "55", "57", "58")
+FAILURES: Counter[str] = Counter()  # tries that failed, by part, since this process began
+# SQLSTATE classes in which the batch is innocent: connection, a primary no more, transaction rollback, resources, operator, system,
+# lock.
+_PASSING = ("08", "25006", "40", "53", "55", "57", "58")
 
 
 class Outage:
@@ -29,15 +32,23 @@ class Outage:
             self._since = monotonic()
             warn("store_failing", part=self.what, error=type(error).__name__, text=str(error).split("\n")[0][:200])
         self._failures += 1
+        FAILURES[self.what] += 1
         longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._failures, 20))
         return random.uniform(FIRST_PAUSE_S / 2, longest)
 
-    def recovered(self) -> None:
-        """Notes a success."""
-        if self._since is not None:
-            event("store_recovered", part=self.what, failures=self._failures, lasted_s=monotonic() - self._since)
-            self._since = None
-            self._failures = 0
+    @property
+    def lasts(self) -> bool:
+        """Whether the last try failed."""
+        return self._since is not None
+
+    def recovered(self) -> bool:
+        """Notes a success; whether it is the first after failures."""
+        if self._since is None:
+            return False
+        event("store_recovered", part=self.what, failures=self._failures, lasted_s=monotonic() - self._since)
+        self._since = None
+        self._failures = 0
+        return True
 
 
 class Cause(Enum):

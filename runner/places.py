@@ -106,7 +106,7 @@ class Places:
 
     def _of_tenant(self, tenant: str) -> int:
         limited = self._limits.left(self._limits.of_tenant(tenant))
-        room = max(0, self._single.room_of_tenant(tenant, monotonic()))
+        room = max(0, self._single.places_of_tenant(tenant, monotonic()))
         return room if limited is None else min(room, limited)
 
     def _of_targets(self, left: int) -> dict[int, int]:

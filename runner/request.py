@@ -1,4 +1,4 @@
-"""What a request says besides its body: headers, signature and time-out. Pure but for the timestamp.
+"""What a request says besides its body: headers, signature and time-out. Pure.
 
 `webhook-id`, `webhook-timestamp` and `webhook-signature` are those of Standard Webhooks 1.0. The body of a raw target is the
 payload alone, as stored; what the envelope says of its run then stands in headers.
@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 from bucketd.runner.bodies import taken_apart
 from bucketd.runner.run import Run
-from bucketd.store.clock import wall
 from bucketd.store.runners import CallTarget
 from bucketd.store.signing import signature
 
@@ -23,8 +22,8 @@ PLAIN = (
 )
 
 
-def request_of(run: Run, target: CallTarget) -> tuple[bytes, dict[str, str]]:
-    """Body and headers of the call of one run."""
+def request_of(run: Run, target: CallTarget, now_s: float) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of the call of one run; `now_s` by the cluster's clock."""
     own = {"bucketd-attempt": str(run.attempt)}
     text = run.body
     if target.body == "raw":
@@ -35,15 +34,15 @@ def request_of(run: Run, target: CallTarget) -> tuple[bytes, dict[str, str]]:
             **{f"bucketd-{name.replace('_', '-')}": facts[name] for name in INSTANTS if facts[name]},
         }
     content = text.encode()
-    return content, headers_of(target, run.run_id, content) | own
+    return content, headers_of(target, run.run_id, content, now_s) | own
 
 
-def headers_of(target: CallTarget, webhook_id: str, content: bytes) -> dict[str, str]:
+def headers_of(target: CallTarget, webhook_id: str, content: bytes, now_s: float) -> dict[str, str]:
     """Headers of every request; the target's own come first and cannot replace ours.
 
-    Signed with each secret that is valid now, by this machine's clock; a target without any gets no signature.
+    Signed with each secret that is valid now, by the cluster's clock: receivers refuse a time that is minutes off, and this machine's may
+    be. A target without any secret gets no signature.
     """
-    now_s = wall()
     headers = {
         **{name.lower(): value for name, value in target.headers.items()},
         "content-type": "application/json",

@@ -21,12 +21,12 @@ from psycopg_pool import AsyncConnectionPool
 
 from bucketd.runner.admission import Admission
 from bucketd.runner.call import Answer
-from bucketd.runner.failpoint import reach
 from bucketd.runner.outage import Cause, Outage, cause
 from bucketd.runner.retry import Class, classify
 from bucketd.runner.run import ClaimBook, Run, counted
 from bucketd.store import results as statement
 from bucketd.store.arrays import packed_int2
+from bucketd.store.failpoint import reach
 from bucketd.store.log import warn
 from bucketd.store.results import Failed, Keys
 from bucketd.store.retry import Own, Policy, error_text
@@ -39,7 +39,8 @@ LINGER_S = 0.004  # outcomes of this time share a statement and a commit
 
 @dataclass(frozen=True, slots=True)
 class ResultReport:
-    """One statement. `fenced`: outcomes that came too late; `dropped`: of an incarnation that has ended."""
+    """One statement. `fenced`: outcomes that came too late; `dropped`: of an incarnation that has ended; `died`: how many of the failed
+    get no other attempt."""
 
     succeeded: int = 0
     failed: int = 0
@@ -48,6 +49,7 @@ class ResultReport:
     deferred: int = 0
     fenced: int = 0
     dropped: int = 0
+    died: int = 0
 
 
 class _Success(NamedTuple):
@@ -73,12 +75,13 @@ class Results:
         self._succeeded: deque[_Success] = deque()
         self._unmade = _Kind("given_back", deque(), statement.give_back)
         self._deferred = _Kind("deferred", deque(), statement.defer)
-        self._failed = _Kind("failed", deque(), _write_failures)
+        self._failed = _Kind("failed", deque(), self._write_failures)
         self._accepted = _Kind("accepted", deque(), statement.write_accepted)
         # In this order: what others may take goes first.
         self._rare = (self._unmade, self._deferred, self._failed, self._accepted)
         self._waiting = 0
         self._sending = 0  # statements on their way
+        self._died = 0  # since the last report
         self.some = asyncio.Event()
         self.full = asyncio.Event()
         self.empty = asyncio.Event()
@@ -157,7 +160,8 @@ class Results:
             return await kind.write(connection, _keys(living), [outcome for _, outcome in kept], spent)
 
         fenced = await self._write(living, len(pairs), write)
-        counts = {kind.name: len(living) - fenced}
+        counts = {kind.name: len(living) - fenced, "died": self._died}
+        self._died = 0
         return ResultReport(fenced=fenced, dropped=len(pairs) - len(living), **counts)
 
     def _took(self, runs: int) -> None:
@@ -205,6 +209,22 @@ class Results:
             self._book.forget(claim)
         return len(runs)
 
+    async def _write_failures(
+        self,
+        connection: psycopg.AsyncConnection[Any],
+        keys: Keys,
+        failures: Sequence[tuple[int, CallTarget, Answer]],
+        spent: Sequence[int],
+    ) -> int:
+        own = await statement.own_retries(connection, keys.ids)
+        decided = [
+            failure(attempt, target, answer, random.random(), own.get(schedule_id))
+            for schedule_id, (attempt, target, answer) in zip(keys.ids, failures, strict=True)
+        ]
+        rows = await statement.write_failed(connection, keys, decided, spent)
+        self._died += min(rows, sum(one.delay_s is None for one in decided))
+        return rows
+
 
 def _living(runs: list[Run]) -> tuple[list[Run], int]:
     """Runs of an incarnation that lives, and how many others there were."""
@@ -219,20 +239,6 @@ def _keys(runs: Sequence[Run]) -> Keys:
         [packed_int2(run.attempt) for run in runs],
         [run.claim.packed for run in runs],
     )
-
-
-async def _write_failures(
-    connection: psycopg.AsyncConnection[Any],
-    keys: Keys,
-    failures: Sequence[tuple[int, CallTarget, Answer]],
-    spent: Sequence[int],
-) -> int:
-    own = await statement.own_retries(connection, keys.ids)
-    decided = [
-        failure(attempt, target, answer, random.random(), own.get(schedule_id))
-        for schedule_id, (attempt, target, answer) in zip(keys.ids, failures, strict=True)
-    ]
-    return await statement.write_failed(connection, keys, decided, spent)
 
 
 def failure(attempt: int, target: CallTarget, answer: Answer, draw: float, own: Own | None = None) -> Failed:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from bucketd.store.arrays import packed_int8
 from bucketd.store.claims import new_claim
+from bucketd.store.clock import monotonic
 
 
 class Incarnation:
@@ -23,11 +24,14 @@ class Incarnation:
 
 
 class Claim:
-    """One batch of runs. `open`: how many of them have no written result yet."""
+    """One batch of runs. `open`: how many of them have no written result yet. `asked_at`: when the statement that made it was last sent,
+    by `monotonic()`. `woken`: its runs were rows before."""
 
-    __slots__ = ("incarnation", "number", "open", "packed")
+    __slots__ = ("asked_at", "incarnation", "number", "open", "packed", "woken")
 
-    def __init__(self, incarnation: Incarnation) -> None:
+    def __init__(self, incarnation: Incarnation, *, woken: bool = False) -> None:
+        self.woken = woken
+        self.asked_at = monotonic()
         self.number = new_claim()
         self.packed = packed_int8(self.number)
         self.incarnation = incarnation
@@ -47,6 +51,7 @@ class Run(NamedTuple):
     run_id: str
     body: str  # JSON object
     background: bool = False  # catch-up and backfill: live work goes first
+    due_at: float | None = None  # by `monotonic()`, of a first attempt at something that was due; see lateness.py
 
 
 class ClaimBook:
@@ -65,9 +70,9 @@ class ClaimBook:
     def numbers(self) -> list[int]:
         return list(self._claims)
 
-    def new(self, incarnation: Incarnation) -> Claim:
+    def new(self, incarnation: Incarnation, *, woken: bool = False) -> Claim:
         """A claim that is in the book before its statement is sent."""
-        claim = Claim(incarnation)
+        claim = Claim(incarnation, woken=woken)
         self._claims[claim.number] = claim
         return claim
 
@@ -92,7 +97,7 @@ class ClaimBook:
         Two writers that hold the last parts of a claim at once both leave it; it is given to the next writer.
         """
         left_over, self._left_over = self._left_over, []
-        return left_over + [claim.number for claim, runs in counts.items() if claim.open == runs]
+        return left_over + [claim.number for claim, runs in counts.items() if claim.open == runs]  # guard: spent-claims
 
     def written(self, counts: Counter[Claim], spent: Iterable[int]) -> None:
         """The results of these runs are committed, and the `spent` claims deleted."""

@@ -7,7 +7,8 @@ soon is turned away at once instead of filling what waits here: a host that hang
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 from bucketd.runner.admission import Admission
 from bucketd.runner.call import Answer, Caller
 from bucketd.runner.cancel import Cancellations
+from bucketd.runner.headroom import Headroom
 from bucketd.runner.request import request_of, timeout_s
 from bucketd.runner.run import Run
 from bucketd.runner.shares import ALONE_S, Shares
@@ -38,9 +40,11 @@ class SingleCalls:
         admission: Admission,
         cancellations: Cancellations,
         may_begin: Callable[[], bool],
+        begun: Callable[[Sequence[Run], float], None],
         heard: Callable[[list[Run], CallTarget, Answer], None],
         done: Callable[[list[Run], CallTarget, Answer], None],
         turn_away: Callable[[list[Run], str], None],
+        headroom: Headroom,
     ) -> None:
         self._concurrency = concurrency
         self._caller = caller
@@ -48,11 +52,14 @@ class SingleCalls:
         self._admission = admission
         self._cancellations = cancellations
         self._may_begin = may_begin
+        self._begun = begun
         self._heard = heard
         self._done = done
         self._turn_away = turn_away
         self._shares = Shares(concurrency)
         self._turns = Turns()
+        self._headroom = headroom
+        self._of_tenant: Counter[str] = Counter()  # calls in flight
         self._last_tenant = ""
         self._others_at = float("-inf")  # when another tenant came than just before
 
@@ -80,8 +87,18 @@ class SingleCalls:
     def room_of_tenant(self, tenant: str, now: float) -> int:
         """How many more runs of a tenant may wait here: beside others half of all."""
         window = self._admission.window
-        alone = tenant == self._last_tenant and now - self._others_at > ALONE_S
-        return window - self._turns.of_tenant[tenant] if alone else window // 2 - self._turns.of_tenant[tenant]
+        return (window if self._alone(tenant, now) else window // 2) - self._turns.of_tenant[tenant]
+
+    def places_of_tenant(self, tenant: str, now: float) -> int:
+        """How many runs of a tenant that has rows waiting may be taken: as many as begin at once, beside others."""
+        room = self.room_of_tenant(tenant, now)
+        return room if self._alone(tenant, now) else min(room, self._calls_left(tenant) - self._turns.of_tenant[tenant])
+
+    def _alone(self, tenant: str, now: float) -> bool:
+        return tenant == self._last_tenant and now - self._others_at > ALONE_S
+
+    def _calls_left(self, tenant: str) -> int:
+        return self._headroom.allowance - self._of_tenant[tenant]
 
     def add(self, target: CallTarget, runs: list[Run]) -> None:
         """Queues these runs; those that could not begin soon are turned away."""
@@ -112,10 +129,16 @@ class SingleCalls:
         """Begins as many calls as may be in flight, if the lease is believed and the runner goes on."""
         while self._turns.size and self.in_flight < self._concurrency and self._may_begin():
             now = monotonic()
-            item = self._turns.next(lambda host, now=now: self._shares.room(host, now) > 0)  # type: ignore[misc]
+            item = self._turns.next(
+                lambda tenant, now=now: self._calls_left(tenant) > 0 or self._alone(tenant, now),  # type: ignore[misc]
+                lambda host, now=now: self._shares.room(host, now) > 0,  # type: ignore[misc]
+            )
             if item is None:
                 return
+            self._of_tenant[item.run.tenant] += 1
+            self._headroom.begun(self.in_flight)
             self._admission.waited(now - item.since)
+            self._begun((item.run,), now)
             self._admission.queued(-1)
             self._spawn(self._call(item, self._shares.begin(item.host, now)))
 
@@ -127,16 +150,22 @@ class SingleCalls:
         finally:
             self._cancellations.ended(run)
             self._shares.end(item.host, token, monotonic())
+            self._ended(run.tenant)
             self.pump()
+
+    def _ended(self, tenant: str) -> None:
+        self._of_tenant[tenant] -= 1
+        if not self._of_tenant[tenant]:
+            del self._of_tenant[tenant]
 
     async def _answer(self, run: Run, target: CallTarget) -> Answer:
         call = asyncio.current_task()
         assert call is not None
-        if not self._cancellations.wants(run):
+        if not self._cancellations.wants(run):  # guard: ended-run
             return ENDED
         self._cancellations.begun(run, call)
         try:
-            content, headers = request_of(run, target)
+            content, headers = request_of(run, target, self._caller.now_s())
             answer = await self._caller.post(target, content, headers, timeout_s(run.timeout_s, target))
             self._heard([run], target, answer)
             return answer

@@ -34,6 +34,10 @@ class Targets:
         """Those that take many runs a request."""
         return [target_id for target_id, target in self._known.items() if target.batch_max > 1]
 
+    def forget(self) -> None:
+        """Postgres may have lost what was read of them, and give their revisions out again."""
+        self._known.clear()
+
     async def need(self, revisions: Mapping[int, int]) -> None:
         """Returns when each target that exists is known at this revision or a newer one; waits while Postgres is away."""
         stale = [t for t, revision in revisions.items() if t not in self._known or self._known[t].revision < revision]

@@ -35,11 +35,13 @@ class Round:
         queues = self._tenants.setdefault(item.run.tenant, {})
         queues.setdefault(item.run.target_id, deque()).append(item)
 
-    def next(self, may_begin: Callable[[str], bool]) -> Waiting | None:
-        """Removes the run whose turn it is among those whose host may be called; None: there is none."""
+    def next(self, of: Callable[[str], bool], at: Callable[[str], bool]) -> Waiting | None:
+        """Removes the run whose turn it is among those that may begin, by their tenant and by their host; None: there is none."""
         for tenant, queues in self._tenants.items():
+            if not of(tenant):
+                continue
             for target_id, queue in queues.items():
-                if may_begin(queue[0].host):
+                if at(queue[0].host):
                     return self._take(tenant, target_id)
         return None
 
@@ -83,14 +85,14 @@ class Turns:
         (self._background if item.run.background else self._live).add(item)
         self._count(item, 1)
 
-    def next(self, may_begin: Callable[[str], bool]) -> Waiting | None:
-        """Removes the run whose turn it is among those whose host may be called; None: there is none."""
+    def next(self, of: Callable[[str], bool], at: Callable[[str], bool]) -> Waiting | None:
+        """Removes the run whose turn it is among those that may begin, by their tenant and by their host; None: there is none."""
         if not self.size:
             return None
         first, second = self._live, self._background
         if (self._turn + 1) % BACKGROUND_EVERY == 0:
             first, second = second, first
-        item = first.next(may_begin) or second.next(may_begin)
+        item = first.next(of, at) or second.next(of, at)
         if item is not None:
             self._turn += 1
             self._count(item, -1)

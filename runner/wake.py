@@ -92,12 +92,13 @@ class Waker:
         room = self._room(self._most)
         if not room.total or self._heartbeat.current.ended:
             return WakeReport()
-        claim = self._book.new(self._heartbeat.current)
+        claim = self._book.new(self._heartbeat.current, woken=True)
         self._admission.reserve(room.total)
         runs: list[Run] = []
         rows: list[statement.Woken] = []
         try:
             async with self._pool.connection() as connection:
+                claim.asked_at = monotonic()
                 rows = await statement.take(
                     connection, claim.incarnation.runner_id, claim.number, room=room, dead_after_s=self._dead_after_s
                 )
@@ -166,6 +167,7 @@ def _run(row: statement.Woken, claim: Claim) -> Run:
         run_id,
         text,
         row.background,
+        None if row.late_s is None else claim.asked_at - row.late_s,
     )
 
 

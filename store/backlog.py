@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
 from bucketd.store.keys import GROUP, SHARDS, Keys
+from bucketd.store.queues import is_missing
 
 EntryId = tuple[int, int]
+Ends = tuple[EntryId, EntryId]  # newest ids of the two queues of a shard
 NOTHING: EntryId = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """One shard's queue: newest id written, newest id delivered, oldest id that was delivered and not acknowledged."""
+    """One queue: newest id written, newest id delivered, oldest id that was delivered and not acknowledged."""
 
     last: EntryId
     delivered: EntryId
@@ -27,6 +29,25 @@ class Backlog:
         return self.delivered >= entry and (self.oldest_pending is None or self.oldest_pending > entry)
 
 
+class Shard(NamedTuple):
+    """Both queues of a shard."""
+
+    main: Backlog
+    crowd: Backlog
+
+    @property
+    def last(self) -> Ends:
+        """Newest ids written."""
+        return (self.main.last, self.crowd.last)
+
+    def clear_through(self, ends: Ends) -> bool:
+        """Whether runners are through with every message up to these. A queue that has gone back was lost with Redis's data; what was
+        in it is found missing."""
+        return all(
+            queue.clear_through(end) or queue.last < end for queue, end in zip((self.main, self.crowd), ends, strict=True)
+        )
+
+
 def parse_id(raw: bytes | str) -> EntryId:
     """A stream id as numbers, which compare as the stream orders them."""
     text = raw.decode() if isinstance(raw, bytes) else raw
@@ -34,8 +55,8 @@ def parse_id(raw: bytes | str) -> EntryId:
     return int(milliseconds), int(sequence or 0)
 
 
-async def read_all(redis: Redis, keys: Keys) -> list[Backlog]:
-    """State of all queues, trimmed on the way: acknowledged messages that were not deleted would count for ever.
+async def read_all(redis: Redis, keys: Keys) -> list[Shard]:
+    """State of all queues, by shard, trimmed on the way: acknowledged messages that were not deleted would count for ever.
 
     Trims below the oldest pending or undelivered id as read before, which only ever moves up.
     """
@@ -47,7 +68,7 @@ async def read_all(redis: Redis, keys: Keys) -> list[Backlog]:
             trims.xtrim(queue, minid=f"{keep[0]}-{keep[1]}", approximate=False)
     if len(trims):
         await trims.execute()
-    return found
+    return [Shard(main, crowd) for main, crowd in zip(found[:SHARDS], found[SHARDS:], strict=True)]
 
 
 async def _read(redis: Redis, keys: Keys) -> list[Backlog]:
@@ -58,11 +79,11 @@ async def _read(redis: Redis, keys: Keys) -> list[Backlog]:
         pipeline.xpending(queue, GROUP)
     answers = await pipeline.execute(raise_on_error=False)
     found: list[Backlog] = []
-    for shard in range(SHARDS):
-        stream, groups, pending = answers[3 * shard : 3 * shard + 3]
+    for place in range(len(keys.queues)):
+        stream, groups, pending = answers[3 * place : 3 * place + 3]
         for answer in (stream, groups, pending):
-            # No such key, no such group: an empty queue, or one that no runner has ever looked at.
-            if isinstance(answer, Exception) and not isinstance(answer, ResponseError):
+            # An empty queue, or one that no runner has ever looked at. Anything else is no answer, and must not look like that.
+            if isinstance(answer, Exception) and not is_missing(answer):
                 raise answer
         if isinstance(stream, Exception):
             found.append(Backlog(NOTHING, NOTHING, None, 0))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from redis.asyncio import Redis
 
 from bucketd.store import scripts
+from bucketd.store.fires import MESSAGE_VERSION
 from bucketd.store.keys import Keys
 
 ZADD_MEMBERS = 1_000  # a command: long enough to be cheap, short enough not to hold Redis up
@@ -23,6 +24,7 @@ class FenceState(IntEnum):
     HELD = 0
     ZOMBIE = 1  # a newer owner stands at the fence: stop
     LOST = 2  # the fence is missing or older than what we wrote: Redis lost data
+    UNKNOWN = 3  # no answer: the master of this shard is away, those of others are not
 
 
 class Fence(NamedTuple):
@@ -32,6 +34,14 @@ class Fence(NamedTuple):
     epoch: int
     token: str
     plan_seq: int
+
+
+class BucketId(NamedTuple):
+    """One bucket; `crowd`: the one beside it that holds the fires of crowds."""
+
+    partition: int
+    minute: int  # since the epoch
+    crowd: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +54,16 @@ class Drained:
     queue_fires: int
 
 
-# partition, minute -> flat [score, member, score, member, ..]
-Entries = Mapping[tuple[int, int], Sequence[int | bytes]]
+# flat: [score, member, score, member, ..]
+Entries = Mapping[BucketId, Sequence[int | bytes]]
 
 
 async def add(redis: Redis, keys: Keys, entries: Entries) -> None:
     """Adds fires to buckets. Raises the first error of Redis; the whole call may then be repeated: that changes nothing."""
     pipeline = redis.pipeline(transaction=False)
     waiting = 0
-    for (partition, minute), flat in entries.items():
-        key = keys.bucket(partition, minute)
+    for bucket, flat in entries.items():
+        key = keys.bucket(*bucket)
         for start in range(0, len(flat), 2 * ZADD_MEMBERS):
             pipeline.execute_command("ZADD", key, *flat[start : start + 2 * ZADD_MEMBERS])
         pipeline.expire(key, KEEP_S)
@@ -78,35 +88,44 @@ async def mark(redis: Redis, keys: Keys, fences: Sequence[Fence], *, compare: bo
 async def drain(
     redis: Redis,
     keys: Keys,
-    wanted: Sequence[tuple[Fence, int]],
+    wanted: Sequence[tuple[Fence, BucketId]],
     now_ms: int,
     *,
     batch: int,
     queue_cap: int,
     compare: bool,
+    version: int = MESSAGE_VERSION,
 ) -> list[Drained]:
-    """Drains (fence, minute) buckets, one script each in one pipeline. Raises the first error of Redis; safe to repeat."""
+    """Drains buckets, each under its fence, one script each in one pipeline, into messages of that version; safe to repeat.
+
+    Raises an error of Redis, but where it is a master of several that is away: then those of its shards are UNKNOWN.
+    """
     calls = [
         (
-            [keys.fence(f.partition), keys.bucket(f.partition, minute), keys.queue(f.partition)],
-            [f.epoch, f.token, f.plan_seq, now_ms, batch, queue_cap, f.partition, int(compare)],
+            [keys.fence(f.partition), keys.bucket(*bucket), keys.queue(f.partition, bucket.crowd)],
+            [f.epoch, f.token, f.plan_seq, now_ms, batch, queue_cap, f.partition, int(compare), version],
         )
-        for f, minute in wanted
+        for f, bucket in wanted
     ]
     answers = await scripts.run_many(redis, "drain", calls)
-    _raise_first(answers)
-    return [
-        Drained(FenceState(state), fires, None if next_due < 0 else next_due, depth)
-        for state, fires, next_due, depth in answers
-    ]
+    scripts.raise_unless_passing(answers)
+    return [_drained(answer) for answer in answers]
 
 
-async def delete(redis: Redis, keys: Keys, buckets: Sequence[tuple[int, int]]) -> None:
-    """Deletes (partition, minute) buckets whose time has passed; settling judges what was left in them."""
+def _drained(answer: list[int] | Exception) -> Drained:
+    if isinstance(answer, Exception):
+        return Drained(FenceState.UNKNOWN, 0, None, 0)
+    state, fires, next_due, depth = answer
+    return Drained(FenceState(state), fires, None if next_due < 0 else next_due, depth)
+
+
+async def delete(redis: Redis, keys: Keys, buckets: Sequence[BucketId]) -> None:
+    """Deletes buckets whose time has passed; settling judges what was left in them. What a master of several does
+    not answer to goes by itself."""
     pipeline = redis.pipeline(transaction=False)
-    for partition, minute in buckets:
-        pipeline.unlink(keys.bucket(partition, minute))
-    await pipeline.execute()
+    for bucket in buckets:
+        pipeline.unlink(keys.bucket(*bucket))
+    scripts.raise_unless_passing(await pipeline.execute(raise_on_error=False))
 
 
 def _raise_first(answers: Sequence[object]) -> None:

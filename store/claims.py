@@ -19,13 +19,19 @@ def new_claim() -> int:
 
 
 async def sweep_lost(
-    connection: psycopg.AsyncConnection[Any], runner_id: UUID, known: Iterable[int], *, older_than_s: float
+    connection: psycopg.AsyncConnection[Any],
+    runner_id: UUID,
+    known: Iterable[int],
+    *,
+    older_than_s: float,
+    called: bool = False,
 ) -> tuple[int, int]:
     """Frees what this runner holds under claims that are not `known` to it; (claims, runs) freed.
 
+    `called`: they may have been called, for results were lost with a piece of Postgres's history; then the attempt counts.
     `known` must be read before the call, and hold every claim the runner may still send or resolve.
     """
-    parameters = {"runner": runner_id, "known": int8s(known), "older_than_s": older_than_s}
+    parameters = {"runner": runner_id, "known": int8s(known), "older_than_s": older_than_s, "called": called}
     row = await (await connection.execute(statements("claims")["sweep"], parameters)).fetchone()
     return (int(row[0]), int(row[1])) if row else (0, 0)
 

@@ -14,12 +14,14 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 
 from bucketd.store.allow_list import AllowList
 from bucketd.store.errors import ConfigError
+from bucketd.store.fires import MESSAGE_VERSION
 from bucketd.store.keyring import KeyRing
+from bucketd.store.listen import Listen
 
 PREFIX = "BUCKETD_"
 CONFIG_FILE = "BUCKETD_CONFIG"
 # Named switches that only tests use; they are no settings, and no typing error for one.
-TEST_SWITCHES = frozenset({"BUCKETD_TEST_NO_OWNERSHIP", "BUCKETD_TEST_KILL_AT"})
+TEST_SWITCHES = frozenset({"BUCKETD_TEST_NO_OWNERSHIP", "BUCKETD_TEST_KILL_AT", "BUCKETD_TEST_MESSAGE_VERSION"})
 
 
 class Settings(BaseModel):
@@ -28,13 +30,21 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     dsn: SecretStr = Field(SecretStr(""), description="Postgres, e.g. postgresql://user@host/database")
-    redis_url: SecretStr = Field(SecretStr(""), description="Redis or Valkey, e.g. redis://host:6379/0")
+    redis_url: SecretStr = Field(
+        SecretStr(""),
+        description="Redis or Valkey, e.g. redis://host:6379/0, redis+cluster://h1,h2/, redis+sentinel://s1,s2/service/0",
+    )
     secret_keys: SecretStr = Field(
         SecretStr(""), description="keys that seal targets' secrets, with commas between; the first one seals, all open"
     )
     redis_prefix: str = Field("bucketd", pattern=r"^[A-Za-z0-9_.-]{1,64}$", description="first part of every Redis key")
 
     horizon_s: int = Field(120, ge=60, le=600, description="how far ahead fires are planned into Redis")
+    node_name: str = Field(
+        "",
+        pattern=r"^[A-Za-z0-9_.-]{0,128}$",
+        description="what operators call a scheduler node, and whoever comes in its place after a restart; empty: the host's name",
+    )
     lease_ttl_s: float = Field(10.0, ge=1, le=60, description="time to live of a partition's lease")
     lease_renew_s: float = Field(3.0, gt=0, le=20, description="period of renewal")
     lease_margin_s: float = Field(
@@ -64,6 +74,11 @@ class Settings(BaseModel):
     redis_connect_timeout_s: float = Field(1.0, ge=0.05, le=30)
     redis_read_timeout_s: float = Field(2.0, ge=0.05, le=30)
     log_level: str = Field("info", pattern=r"^(debug|info|warning|error)$")
+    log_format: str = Field("text", pattern=r"^(text|json)$", description="text: event key=value; json: one object a line")
+    metrics_listen: str = Field(
+        "",
+        description="host:port of /metrics, /healthz and /readyz, without any login; port 0: any, the log says; empty: none",
+    )
 
     @field_validator("egress_allow")
     @classmethod
@@ -71,10 +86,23 @@ class Settings(BaseModel):
         AllowList.parse(text)
         return text
 
+    @field_validator("metrics_listen")
+    @classmethod
+    def _is_address(cls, text: str) -> str:
+        if text:
+            Listen.parse(text)
+        return text
+
     @property
     def no_ownership(self) -> bool:
         """Test switch: no lease, no fence compare, watermarks by value. Safety must not depend on ownership."""
         return os.environ.get("BUCKETD_TEST_NO_OWNERSHIP", "") not in ("", "0")
+
+    @property
+    def message_version(self) -> int:
+        """The newest format of queue messages that this process reads and writes (fires.py). A test switch makes it an older or a newer
+        release."""
+        return int(os.environ.get("BUCKETD_TEST_MESSAGE_VERSION") or MESSAGE_VERSION)
 
     def shown(self) -> dict[str, Any]:
         """The settings for a log or a screen: passwords blanked."""

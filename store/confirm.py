@@ -66,7 +66,7 @@ class Seen(NamedTuple):
     name: str
     target_id: int
     timeout_s: int | None
-    wait_s: float | None  # EARLY: until due
+    wait_s: float | None  # EARLY: until due; RUN: the same, so negative
     revisions: str | None  # on one line of the answer: "target:revision,.." of all its targets
     cancelled: str | None  # on one line: the runs that made way for these, "schedule id@epoch in microseconds,.."
 

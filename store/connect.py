@@ -1,29 +1,46 @@
-"""Connections to both stores: time-outs, the checks that a server is fit, and errors that say what to do."""
+"""Connections to Postgres: time-outs, the checks that the server is fit, and errors that say what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import psycopg
-import redis
-from hiredis import pack_command as pack_in_c
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg_pool import AsyncConnectionPool
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.connection import HiredisRespSerializer
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from bucketd.store.config import Settings, without_secret
-from bucketd.store.errors import ConfigError, SchemaError, StoreUnavailable, UnfitRedis
+from bucketd.store.errors import ConfigError, SchemaError, StoreUnavailable
+from bucketd.store.pooler import AsyncConnection, Connection, as_options, check_alive
 
 POSTGRES_MIN = 140_000  # pg_snapshot and xid8 (13), multi-range-free SQL; tested from 14 on
-REDIS_MIN = (6, 2)  # XAUTOCLAIM, XTRIM MINID
+WAIT_S = 10.0
+# A pool tries again after 1, 2, 4, 8, .. s. It is to give up soon and to begin anew: after an outage of hours the next try is then at
+# most 4 s away.
+RECONNECT_S = 10.0
 
 
-def conninfo(settings: Settings, *, application: str = "bucketd") -> str:
+def session_settings(settings: Settings, *, hot: bool = False) -> dict[str, str]:
+    """What holds in each session. `hot`: see make_pool.
+
+    No transaction_timeout: Postgres knows it since 17 only, and a transaction of ours ends by the three that are set. No
+    idle_session_timeout: pools keep connections on purpose.
+    """
+    chosen = {
+        "statement_timeout": str(int(settings.statement_timeout_s * 1000)),
+        "lock_timeout": str(int(settings.lock_timeout_s * 1000)),
+        "idle_in_transaction_session_timeout": "5000",
+        "timezone": "UTC",
+        "jit": "off",
+    }
+    if hot:
+        chosen |= dict.fromkeys(("enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan"), "off")
+        chosen["plan_cache_mode"] = "force_generic_plan"
+    return chosen
+
+
+def conninfo(settings: Settings, *, application: str = "bucketd", hot: bool = False) -> str:
     """The DSN with application name and time-outs. Raises ConfigError if there is none or it is malformed."""
     dsn = settings.dsn.get_secret_value()
     if not dsn:
@@ -34,83 +51,81 @@ def conninfo(settings: Settings, *, application: str = "bucketd") -> str:
         given = {key: str(value) for key, value in conninfo_to_dict(dsn).items() if value is not None}
     except psycopg.ProgrammingError as error:
         raise ConfigError(f"expected a Postgres DSN in BUCKETD_DSN: {str(error).strip()}") from None
-    options = (
-        f"-c statement_timeout={int(settings.statement_timeout_s * 1000)}"
-        f" -c lock_timeout={int(settings.lock_timeout_s * 1000)}"
-        " -c idle_in_transaction_session_timeout=5000 -c timezone=UTC -c jit=off"
-    )
     given.setdefault("connect_timeout", "5")
+    if "," in given.get("host", given.get("hostaddr", "")):
+        given.setdefault("target_session_attrs", "read-write")  # of several servers the one that is the primary
     # A dead peer must not hold a statement for the kernel's default of minutes.
     given |= {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3", "tcp_user_timeout": "10000"}
-    merged = f"{given.pop('options', '')} {options}".strip()
-    return make_conninfo(**{**given, "application_name": application, "options": merged})
+    options = f"{given.pop('options', '')} {as_options(session_settings(settings, hot=hot))}".strip()
+    return make_conninfo(**{**given, "application_name": application, "options": options})
+
+
+def connect(settings: Settings, *, application: str = "bucketd") -> Connection:
+    """An autocommit connection. Raises ConfigError, psycopg.OperationalError."""
+    return Connection.connect(conninfo(settings, application=application), session=session_settings(settings))
+
+
+async def connect_async(settings: Settings, *, application: str = "bucketd") -> AsyncConnection:
+    """`connect` for an event loop."""
+    session = session_settings(settings)
+    return await AsyncConnection.connect(conninfo(settings, application=application), session=session)
 
 
 def make_pool(settings: Settings, *, application: str, size: int, hot: bool = False) -> AsyncConnectionPool:
-    """A closed pool of `size` autocommit connections; open it in a task group's life.
+    """A closed pool of `size` autocommit connections to the primary; open it in a task group's life.
 
     `hot`: for the batched statements of the data path. There the plans are known, and one that changes with the statistics
     (a hash join over a day of runs) would be an outage; so nested loops over the primary key are all that is allowed.
     """
 
-    async def configure(connection: psycopg.AsyncConnection[Any]) -> None:
-        if hot:
-            await connection.execute(
-                "select set_config(name, 'off', false) from unnest(array['enable_seqscan', 'enable_hashjoin',"
-                " 'enable_mergejoin', 'enable_bitmapscan']) name"
+    async def refuse_standby(connection: AsyncConnection) -> None:
+        if connection.standby:
+            raise psycopg.OperationalError(
+                f"{connection.info.host}:{connection.info.port} is a standby; name all servers in BUCKETD_DSN: the primary is found"
             )
-            await connection.execute("set plan_cache_mode = force_generic_plan")
 
-    return AsyncConnectionPool(
-        conninfo(settings, application=application),
+    async def check(connection: AsyncConnection) -> None:
+        # After a restart all are dead: else each of them would cost somebody a failed statement and a pause.
+        check_alive(connection)
+
+    async def begin_anew(pool: AsyncConnectionPool[Any]) -> None:
+        await (
+            pool.check()
+        )  # lets it grow; by itself it would do so only for somebody who comes after it gave up, not who waits
+
+    pool: AsyncConnectionPool[Any] = AsyncConnectionPool(
+        conninfo(settings, application=application, hot=hot),
+        connection_class=AsyncConnection,
         min_size=size,  # no connecting in the first burst, and descriptors that do not depend on the load
         max_size=size,
-        kwargs={"autocommit": True, "prepare_threshold": 0},
-        configure=configure,
+        kwargs={"prepare_threshold": 0, "session": session_settings(settings, hot=hot)},
+        configure=refuse_standby,
+        check=check,
         open=False,
-        timeout=10,
+        timeout=WAIT_S,
+        reconnect_timeout=RECONNECT_S,
+        reconnect_failed=begin_anew,
         max_lifetime=3600,
         name=application,
     )
+    return pool
 
 
-def make_redis(settings: Settings, *, connections: int = 32, blocking_s: float = 0.0) -> Redis:
-    """A Redis client on bytes. `blocking_s`: the longest blocking read that will be made through it.
-
-    Never retries by itself: every caller knows whether a repeat is harmless, a library does not.
-    """
-    url = settings.redis_url.get_secret_value()
-    if not url:
-        raise ConfigError("expected BUCKETD_REDIS_URL (e.g. redis://localhost:6379/0), got nothing; set it")
+@asynccontextmanager
+async def without_statement_timeout(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
+    """For statements inside that take minutes; not inside a transaction."""
+    if isinstance(connection, AsyncConnection) and (prefix := connection.prefix):
+        connection.prefix = prefix + b", set_config('statement_timeout', '0', true)"
+        try:
+            yield
+        finally:
+            connection.prefix = prefix
+        return
+    await connection.execute("set statement_timeout = 0")
     try:
-        client: Redis = Redis.from_url(
-            url,
-            socket_connect_timeout=settings.redis_connect_timeout_s,
-            socket_timeout=settings.redis_read_timeout_s + blocking_s,
-            max_connections=connections,
-            health_check_interval=0,
-            retry=Retry(NoBackoff(), 0),
-        )
-        pool = client.connection_pool
-        pool.connection_class = _packing(pool.connection_class)
-    except ValueError as error:
-        raise ConfigError(f"expected a Redis URL in BUCKETD_REDIS_URL: {error}") from None
-    return client
-
-
-def _packing(kind: type[Any]) -> type[Any]:
-    """A kind of connection that packs commands in C, as the synchronous ones of redis-py do. The asynchronous ones join strings in
-    Python: a ZADD of 1,000 fires took 2.6 times as long."""
-    serializer = HiredisRespSerializer()
-
-    def pack_command(self: Any, *args: Any) -> list[bytes]:
-        # What the serializer does before it calls the same function looks at each argument in Python: a third of the work of a ZADD.
-        if args[0] == "ZADD":
-            return [pack_in_c(args)]
-        packed: list[bytes] = serializer.pack(*args)
-        return packed
-
-    return type(f"Packing{kind.__name__}", (kind,), {"pack_command": pack_command})
+        yield
+    finally:
+        await connection.execute("reset statement_timeout")
 
 
 @contextmanager
@@ -121,7 +136,7 @@ def postgres_errors(settings: Settings) -> Iterator[None]:
     except psycopg.OperationalError as error:
         shown = without_secret(settings.dsn.get_secret_value())
         raise StoreUnavailable(
-            f"cannot use Postgres at {shown}: {_first_line(error)}; check BUCKETD_DSN and that it runs"
+            f"cannot use Postgres at {shown}: {_reason(settings, error)}; check BUCKETD_DSN and that it runs"
         ) from error
 
 
@@ -134,24 +149,13 @@ def check_postgres(connection: psycopg.Connection[Any] | psycopg.AsyncConnection
         )
 
 
-async def check_redis(client: Redis, settings: Settings) -> None:
-    """Raises UnfitRedis if the server is too old or evicts keys, StoreUnavailable if it cannot be reached."""
-    shown = without_secret(settings.redis_url.get_secret_value())
-    try:
-        server = await client.info("server")
-        policy = (await client.info("memory")).get("maxmemory_policy", "unknown")
-    except (redis.exceptions.RedisError, OSError) as error:
-        raise StoreUnavailable(
-            f"cannot use Redis at {shown}: {_first_line(error)}; check BUCKETD_REDIS_URL and that it runs"
-        ) from error
-    version = str(server.get("redis_version", "0"))
-    if tuple(int(part) for part in version.split(".")[:2]) < REDIS_MIN:
-        raise UnfitRedis(f"expected Redis 6.2 or newer (or Valkey) at {shown}, got {version}; upgrade it")
-    if policy != "noeviction":
-        raise UnfitRedis(
-            f"expected maxmemory-policy noeviction at {shown}, got {policy}: an evicting Redis drops fires silently;"
-            " run `CONFIG SET maxmemory-policy noeviction` and put it into redis.conf"
-        )
+def _reason(settings: Settings, error: psycopg.OperationalError) -> str:
+    if isinstance(error, PoolTimeout):  # a pool keeps to itself why it cannot connect
+        try:
+            connect(settings).close()
+        except psycopg.OperationalError as reason:
+            return _first_line(reason)
+    return _first_line(error)
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
 
-from bucketd.store.keys import Keys
+from bucketd.store.keys import SHARDS, Keys
 
 
 def fires(redis: Redis, keys: Keys) -> int:
     """Fires that were drained and that no runner has acknowledged yet. Raises redis.RedisError."""
     pipeline = redis.pipeline(transaction=False)
+    _ask(pipeline, keys)
+    return sum(_depths(pipeline.execute()))
+
+
+async def by_shard(redis: AsyncRedis, keys: Keys) -> list[int]:
+    """The same for each shard, the queue of its crowds included. Raises redis.RedisError."""
+    pipeline = redis.pipeline(transaction=False)
+    _ask(pipeline, keys)
+    depths = _depths(await pipeline.execute())
+    return [sum(depths[shard::SHARDS]) for shard in range(SHARDS)]
+
+
+def _ask(pipeline: Any, keys: Keys) -> None:
     for queue in keys.queues:
         pipeline.xrevrange(queue, count=1)
         pipeline.xrange(queue, count=1)
-    answers: list[Any] = pipeline.execute()
-    ends = zip(answers[::2], answers[1::2], strict=True)
-    return sum(
-        max(0, _number(last[0][1], b"c") - _number(first[0][1], b"c") + _number(first[0][1], b"n"))
-        for last, first in ends
-        if last and first
-    )
+
+
+def _depths(answers: Sequence[Any]) -> list[int]:
+    return [fires_between(last, first) for last, first in zip(answers[::2], answers[1::2], strict=True)]
+
+
+def fires_between(last: Any, first: Any) -> int:
+    """Fires of a queue by its newest and its oldest message, as XREVRANGE and XRANGE give them with COUNT 1."""
+    if not last or not first:
+        return 0
+    return max(0, _number(last[0][1], b"c") - _number(first[0][1], b"c") + _number(first[0][1], b"n"))
 
 
 def _number(fields: Mapping[bytes, bytes], name: bytes) -> int:

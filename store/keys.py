@@ -42,11 +42,15 @@ class Keys:
         self._fence = tuple(f"{prefix}:{{{TAGS[shard_of(p)]}}}:fence:{p}" for p in range(PARTITIONS))
         self._lease = tuple(f"{prefix}:{{{TAGS[shard_of(p)]}}}:lease:{p}" for p in range(PARTITIONS))
         self._bucket = tuple(f"{prefix}:{{{TAGS[shard_of(p)]}}}:bucket:{p}:" for p in range(PARTITIONS))
-        self.queues = tuple(f"{prefix}:{{{tag}}}:queue" for tag in TAGS)
+        self._crowd = tuple(f"{prefix}:{{{TAGS[shard_of(p)]}}}:crowd:{p}:" for p in range(PARTITIONS))
+        self.main_queues = tuple(f"{prefix}:{{{tag}}}:queue" for tag in TAGS)
+        self.crowd_queues = tuple(f"{prefix}:{{{tag}}}:crowd-queue" for tag in TAGS)
+        self.queues = self.main_queues + self.crowd_queues
 
-    def bucket(self, partition: int, minute: int) -> str:
-        """Sorted set of the fires of one partition due in one minute (minutes since the epoch); score = due in ms."""
-        return f"{self._bucket[partition]}{minute}"
+    def bucket(self, partition: int, minute: int, crowd: bool = False) -> str:
+        """Sorted set of the fires of one partition due in one minute (minutes since the epoch); score = due in ms. What a tenant has
+        due at one instant in very large numbers stands in one of its own, the crowd's, so that nobody is drained behind it."""
+        return f"{(self._crowd if crowd else self._bucket)[partition]}{minute}"
 
     def fence(self, partition: int) -> str:
         """Hash: epoch, token, plan_seq of the partition's owner."""
@@ -56,9 +60,9 @@ class Keys:
         """String with a time to live: the incarnation that owns the partition."""
         return self._lease[partition]
 
-    def queue(self, partition: int) -> str:
-        """Stream of the partition's shard: drained fires on their way to a runner."""
-        return self.queues[shard_of(partition)]
+    def queue(self, partition: int, crowd: bool = False) -> str:
+        """Stream of the partition's shard: drained fires on their way to a runner; those of crowds in one of their own."""
+        return (self.crowd_queues if crowd else self.main_queues)[shard_of(partition)]
 
     @property
     def members(self) -> str:
@@ -71,9 +75,43 @@ class Keys:
         return f"{self.prefix}:{{ring}}:info"
 
     @property
+    def names(self) -> str:
+        """Hash: node -> its name for operators, which its next incarnation may have again."""
+        return f"{self.prefix}:{{ring}}:names"
+
+    @property
+    def freed(self) -> str:
+        """Hash: partition -> msgpack of since when it is nobody's and how busy it was; written by who gave it up, gone when it is taken."""
+        return f"{self.prefix}:{{ring}}:freed"
+
+    def timeline(self, database: str) -> str:
+        """String with a time to live: the newest timeline of a Postgres database that anybody works on."""
+        return f"{self.prefix}:{{ring}}:timeline:{database}"
+
+    @property
     def weights(self) -> str:
-        """Hash: node -> weight in the ring, set by operators (default 1; 0 = cordoned)."""
+        """Hash: node (or @name) -> weight in the ring, set by operators (default 1; 0 = cordoned)."""
         return f"{self.prefix}:{{ring}}:weights"
+
+    @property
+    def cordons(self) -> str:
+        """Hash: node (or @name) -> since when it is to own nothing, epoch seconds; set by operators."""
+        return f"{self.prefix}:{{ring}}:cordons"
+
+    @property
+    def moves(self) -> str:
+        """Hash: partition -> node (or @name) that is to own it, set by operators."""
+        return f"{self.prefix}:{{ring}}:moves"
+
+    @property
+    def undo(self) -> str:
+        """Hash: partition -> what stood in `moves` before the last rebalancing touched it (empty: nothing)."""
+        return f"{self.prefix}:{{ring}}:undo"
+
+    @property
+    def rebalancing(self) -> str:
+        """String with a time to live: who moves partitions just now."""
+        return f"{self.prefix}:{{ring}}:rebalancing"
 
     @property
     def nudge(self) -> str:

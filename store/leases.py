@@ -12,27 +12,49 @@ from redis.asyncio import Redis
 from bucketd.store import scripts
 from bucketd.store.keys import Keys, shard_of
 
+LONGEST_TTL_MS = 61_000  # settings allow a lease of 60 s
+
 
 async def take(redis: Redis, keys: Keys, partitions: Iterable[int], token: UUID, ttl_s: float) -> list[int]:
-    """Tries to lease partitions that nobody holds; returns those that are ours now."""
-    wanted = list(partitions)
+    """Tries to lease partitions that nobody holds; returns those that are ours now.
+
+    A lease that lasts longer than any is given for belongs to a Redis whose clock was set back: it is cut to `ttl_s`. Whoever holds it
+    and lives renews it in time; a dead holder's would keep the partition from everybody for as long as the clock went back.
+    """
+    wanted, ttl_ms = list(partitions), int(ttl_s * 1000)
     pipeline = redis.pipeline(transaction=False)
     for partition in wanted:
-        pipeline.set(keys.lease(partition), token.hex, nx=True, px=int(ttl_s * 1000))
+        pipeline.set(keys.lease(partition), token.hex, nx=True, px=ttl_ms)
+        pipeline.pttl(keys.lease(partition))
     answers = await pipeline.execute()
-    return [partition for partition, taken in zip(wanted, answers, strict=True) if taken]
+    endless = [partition for partition, left_ms in zip(wanted, answers[1::2], strict=True) if left_ms > LONGEST_TTL_MS]
+    if endless:
+        for partition in endless:
+            pipeline.pexpire(keys.lease(partition), ttl_ms)
+        await pipeline.execute()
+    return [partition for partition, taken in zip(wanted, answers[::2], strict=True) if taken]
 
 
-async def renew(redis: Redis, keys: Keys, partitions: Iterable[int], token: UUID, ttl_s: float) -> list[int]:
-    """Renews leases, one script a shard; returns the partitions that are NOT ours any more."""
+class Renewal(NamedTuple):
+    """Partitions that are NOT ours any more, and those of which nothing is known: the master of their shard did not answer."""
+
+    lost: list[int]
+    unknown: list[int]
+
+
+async def renew(redis: Redis, keys: Keys, partitions: Iterable[int], token: UUID, ttl_s: float) -> Renewal:
+    """Renews leases, one script a shard. What a master of several does not answer is unknown, no error."""
     groups = _by_shard(partitions)
     calls = [([keys.lease(p) for p in group], [token.hex, int(ttl_s * 1000)]) for group in groups]
-    lost: list[int] = []
-    for group, answer in zip(groups, await scripts.run_many(redis, "renew", calls), strict=True):
+    answers = await scripts.run_many(redis, "renew", calls)
+    scripts.raise_unless_passing(answers)
+    found = Renewal([], [])
+    for group, answer in zip(groups, answers, strict=True):
         if isinstance(answer, Exception):
-            raise answer
-        lost += [partition for partition, kept in zip(group, answer, strict=True) if not kept]
-    return lost
+            found.unknown.extend(group)
+        else:
+            found.lost.extend(partition for partition, kept in zip(group, answer, strict=True) if not kept)
+    return found
 
 
 async def release(redis: Redis, keys: Keys, partitions: Iterable[int], token: UUID) -> None:

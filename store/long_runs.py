@@ -89,7 +89,7 @@ def complete(run: Standing, attempt: int, outcome: Outcome, draw: float) -> Oper
     if _goes_on(run, attempt):
         rows = yield _write(run, attempt, outcome, draw)
         if rows:
-            status, wake_at = rows[0]
+            status, wake_at, *_ = rows[0]
             return run._replace(status=RunStatus(status), wake_at=wake_at and wake_at.astimezone(UTC))
         run = yield from find(run.schedule_id, run.scheduled_at)  # something ended it meanwhile: maybe this very report
     if not _is_repeated(run, attempt, outcome):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
 import psycopg
 
 from bucketd.store.config import Settings
-from bucketd.store.connect import check_postgres, conninfo, postgres_errors
+from bucketd.store.connect import check_postgres, connect, postgres_errors
 from bucketd.store.errors import SchemaError
 
 _LOCK = 0x6275636B657464  # "bucketd": the advisory lock of everybody who migrates
+_PATIENCE = (
+    "select set_config(name, '0', true) from unnest(array['lock_timeout', 'idle_in_transaction_session_timeout']) name"
+)
 _HISTORY = """
 create schema if not exists bucketd;
 create table if not exists bucketd.migrations (
@@ -34,13 +39,13 @@ def migrate(dsn: str) -> list[str]:
     settings = Settings.load({}, dsn=dsn, lock_timeout_s=60, statement_timeout_s=600)
     with (
         postgres_errors(settings),
-        psycopg.connect(conninfo(settings, application="bucketd migrate"), autocommit=True) as connection,
+        connect(settings, application="bucketd migrate") as connection,
+        _alone(settings),
     ):
         check_postgres(connection)
-        connection.execute("set lock_timeout = 0")
-        connection.execute("select pg_advisory_lock(%s)", (_LOCK,))
         if not is_current_table(connection):
-            connection.execute(_HISTORY)
+            with connection.transaction():
+                connection.execute(_HISTORY)
         applied = {name for (name,) in connection.execute("select name from bucketd.migrations")}
         _refuse_newer(applied)
         pending = [name for name in known() if name not in applied]
@@ -51,6 +56,15 @@ def migrate(dsn: str) -> list[str]:
                 )
                 connection.execute("insert into bucketd.migrations (name) values (%s)", (name,))
     return pending
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[None]:
+    """Nobody else migrates inside. The lock is that of a transaction beside, for as long as it takes: see locks.py."""
+    with connect(settings, application="bucketd migrate lock") as keeper, keeper.transaction():
+        keeper.execute(_PATIENCE)
+        keeper.execute("select pg_advisory_xact_lock(%s)", (_LOCK,))
+        yield
 
 
 def is_current_table(connection: psycopg.Connection[Any]) -> bool:

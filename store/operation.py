@@ -1,7 +1,8 @@
 """An operation is written once, as a generator that yields what to send and receives rows; two drivers run it, sync and async.
 
 The drivers make cursors of their own on whatever connection they are given, so its row factory, cursor factory and search_path
-do not matter. They never begin, commit or roll back: who owns the connection owns the transaction.
+do not matter; only those of our own connections, which may stand behind a pooler, have our cursors. They never begin, commit or roll
+back: who owns the connection owns the transaction.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.rows import tuple_row
+
+from bucketd.store import pooler
 
 Row: TypeAlias = tuple[Any, ...]
 Rows: TypeAlias = list[Row]
@@ -40,7 +43,8 @@ Operation: TypeAlias = Generator[Step, Rows, T]
 
 def drive(operation: Operation[T], connection: psycopg.Connection[Any]) -> T:
     """Runs an operation to its end and returns its result. Raises what psycopg or the operation raises."""
-    cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+    kind = connection.cursor_factory if isinstance(connection, pooler.Connection) else psycopg.Cursor
+    cursor = kind(connection, row_factory=tuple_row)
     try:
         step = next(operation)
         while True:
@@ -55,7 +59,8 @@ def drive(operation: Operation[T], connection: psycopg.Connection[Any]) -> T:
 
 async def drive_async(operation: Operation[T], connection: psycopg.AsyncConnection[Any]) -> T:
     """`drive` for an async connection."""
-    cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+    kind = connection.cursor_factory if isinstance(connection, pooler.AsyncConnection) else psycopg.AsyncCursor
+    cursor = kind(connection, row_factory=tuple_row)
     try:
         step = next(operation)
         while True:

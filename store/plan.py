@@ -23,8 +23,8 @@ class Heads(NamedTuple):
 
 
 # A schedule in an answer: the place of its spec in the question, from 1; in a range its due phase and jitter offset; then its head.
-WHOLE = Struct(">i20s")
-RANGE = Struct(">iqi20s")
+WHOLE = Struct(">i22s")
+RANGE = Struct(">iqi22s")
 
 
 class PhaseRange(NamedTuple):

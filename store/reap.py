@@ -34,7 +34,8 @@ async def recover(connection: AsyncConnection[Any]) -> tuple[int, int]:
         runs = 0
         if instants:
             parameters = {"claims": claims, "instants": instants, "low": instants[0], "high": instants[-1]}
-            runs = (await connection.execute(_SQL["recover"], parameters)).rowcount
+            row = await (await connection.execute(_SQL["recover"], parameters)).fetchone()
+            runs = row[0] if row else 0
         await connection.execute(_SQL["drop_claims"], {"claims": claims})
         return len(claims), runs
 
@@ -67,6 +68,6 @@ async def forget(connection: AsyncConnection[Any]) -> None:
     await connection.execute(_SQL["forget_slots"])
 
 
-async def orphans(connection: AsyncConnection[Any]) -> int:
-    """Recovers running rows without a claim row; more than zero is a defect somewhere."""
-    return (await connection.execute(_SQL["orphans"])).rowcount
+async def orphans(connection: AsyncConnection[Any], *, older_than_s: float) -> int:
+    """Recovers running rows without a claim row; more than zero is a defect somewhere, or follows a failover that lost commits."""
+    return (await connection.execute(_SQL["orphans"], {"older_than_s": older_than_s})).rowcount

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from psycopg import AsyncConnection, sql
+from psycopg import AsyncConnection, AsyncCursor, sql
 
 from bucketd.store.statements import statements
 
@@ -49,7 +49,7 @@ async def drop(connection: AsyncConnection[Any], day: Day) -> None:
     table = sql.Identifier("bucketd", day.table)
     if day.detaching is not False:
         how = sql.SQL("finalize" if day.detaching else "concurrently")
-        await connection.execute(sql.SQL("alter table bucketd.runs detach partition {} {}").format(table, how))
+        await _outside(connection, sql.SQL("alter table bucketd.runs detach partition {} {}").format(table, how))
     await connection.execute(sql.SQL("drop table {}").format(table))
 
 
@@ -57,9 +57,14 @@ async def index(connection: AsyncConnection[Any], day: Day) -> None:
     """Builds the index by schedule of a day that is closed: nothing is inserted there any more, history is read there."""
     name = f"{day.table}_schedule"
     # One that was broken off is there, invalid, and would be taken for the index.
-    await connection.execute(sql.SQL("drop index concurrently if exists {}").format(sql.Identifier("bucketd", name)))
+    await _outside(connection, sql.SQL("drop index concurrently if exists {}").format(sql.Identifier("bucketd", name)))
     statement = sql.SQL("create index concurrently {} on {} (schedule_id, scheduled_at)")
-    await connection.execute(statement.format(sql.Identifier(name), sql.Identifier("bucketd", day.table)))
+    await _outside(connection, statement.format(sql.Identifier(name), sql.Identifier("bucketd", day.table)))
+
+
+async def _outside(connection: AsyncConnection[Any], statement: sql.Composed) -> None:
+    """By a plain cursor: these refuse to run inside a transaction, which behind a pooler ours would bring along."""
+    await AsyncCursor(connection).execute(statement)
 
 
 async def sweep(connection: AsyncConnection[Any]) -> None:

@@ -41,16 +41,22 @@ class CallTarget:
     why_sealed: str | None = None  # it has a secret that cannot be opened here, so it must not be called
 
 
-async def join(connection: psycopg.AsyncConnection[Any], runner_id: UUID, *, host: str, pid: int) -> None:
-    """Announces a new incarnation, alive from now. Raises psycopg.errors.UniqueViolation if that id was used before."""
-    parameters = {"runner": runner_id, "host": host, "pid": pid, "message_version": MESSAGE_VERSION}
-    await connection.execute(statements("runners")["join"], parameters)
+async def join(
+    connection: psycopg.AsyncConnection[Any], runner_id: UUID, *, host: str, pid: int, message_version: int = MESSAGE_VERSION
+) -> str:
+    """Announces a new incarnation, alive from now, and the newest queue messages that it reads; returns the history of Postgres.
+    Raises psycopg.errors.UniqueViolation if that id was used before."""
+    parameters = {"runner": runner_id, "host": host, "pid": pid, "message_version": message_version}
+    row = await (await connection.execute(statements("runners")["join"], parameters)).fetchone()
+    assert row is not None
+    return str(row[0])
 
 
-async def beat(connection: psycopg.AsyncConnection[Any], runner_id: UUID, *, dead_after_s: float) -> bool:
-    """Renews the lease. False: the incarnation is dead for good, and must write nothing more."""
+async def beat(connection: psycopg.AsyncConnection[Any], runner_id: UUID, *, dead_after_s: float) -> str | None:
+    """Renews the lease; returns the history of Postgres. None: the incarnation is dead for good, and must write nothing more."""
     parameters = {"runner": runner_id, "dead_after_s": dead_after_s}
-    return (await connection.execute(statements("runners")["beat"], parameters)).rowcount == 1
+    row = await (await connection.execute(statements("runners")["beat"], parameters)).fetchone()
+    return str(row[0]) if row else None
 
 
 async def leave(connection: psycopg.AsyncConnection[Any], runner_id: UUID) -> None:

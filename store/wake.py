@@ -30,6 +30,7 @@ class Woken(NamedTuple):
     probe: bool  # whether a breaker let it through a hold, to see how the target does
     queue: str | None  # it waited for a place: at its `target` or of its `tenant`
     background: bool
+    late_s: float | None  # since due, of a first attempt; None: another one, or nobody waited for it (triggered, backfilled, caught up)
 
 
 class Room(NamedTuple):

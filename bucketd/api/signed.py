@@ -35,14 +35,14 @@ def check(keys: Sequence[bytes], webhook_id: str, headers: Mapping[str, str], bo
     """Raises Problem unless one of the keys has signed this body under this id, not long ago. Pure."""
     if not keys:
         return
-    if headers.get("webhook-id") != webhook_id:
+    if headers.get("webhook-id") != webhook_id:  # guard: report-id
         raise _refusal(f"expected webhook-id {webhook_id}, for the signature says by it what is reported")
     timestamp = headers.get("webhook-timestamp", "")
-    if not (timestamp.isascii() and timestamp.isdigit() and abs(now_s - int(timestamp[:12])) <= TOLERANCE_S):
+    if not (timestamp.isascii() and timestamp.isdigit() and abs(now_s - int(timestamp[:12])) <= TOLERANCE_S):  # guard: report-time
         raise _refusal(f"expected a webhook-timestamp at most {TOLERANCE_S:g} s away from now, in seconds since 1970")
     given = [text.encode("latin-1") for text in headers.get("webhook-signature", "").split()[:SIGNATURES]]
     ours = [signature([key], webhook_id, int(timestamp), body).encode() for key in keys]
-    if not any(compare_digest(one, other) for one in given for other in ours):
+    if not any(compare_digest(one, other) for one in given for other in ours):  # guard: report-signature
         raise _refusal("expected a webhook-signature made with the target's secret")
 
 

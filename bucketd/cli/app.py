@@ -18,9 +18,11 @@ from bucketd.cli import (
     doctor,
     export,
     forecast,
+    health,
     hold,
     migration,
     next,
+    ring_moves,
     roles,
     runs,
     status,
@@ -89,6 +91,7 @@ app.command(rich_help_panel=OPERATE)(hold.hold)
 app.command(rich_help_panel=OPERATE)(hold.release)
 app.command(rich_help_panel=OPERATE)(hold.holds)
 app.add_typer(runs.group, name="runs", rich_help_panel=OPERATE)
+app.add_typer(ring_moves.group, name="ring", rich_help_panel=OPERATE)
 app.add_typer(dead.group, name="dead", rich_help_panel=OPERATE)
 
 app.command("next", rich_help_panel=LOOK)(next.next_)
@@ -98,5 +101,6 @@ app.command(rich_help_panel=LOOK)(status.status)
 app.command(rich_help_panel=LOOK)(audit.audit)
 app.add_typer(tz.group, name="tz", rich_help_panel=LOOK)
 app.command(rich_help_panel=LOOK)(doctor.doctor)
+app.command(rich_help_panel=LOOK)(health.health)
 app.command(rich_help_panel=LOOK)(configuration.config)
 app.command(rich_help_panel=LOOK)(configuration.version)

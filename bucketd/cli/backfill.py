@@ -75,15 +75,13 @@ def backfill(
 
 def _wait(client: Client, settings: Settings, made: Backfill) -> Backfill:
     """The backfill when all its runs are written and have ended."""
-    import psycopg
-
     from bucketd.store import backfills
-    from bucketd.store.connect import conninfo, postgres_errors
+    from bucketd.store.connect import connect, postgres_errors
     from bucketd.store.operation import drive
 
     with (
         postgres_errors(settings),
-        closing(psycopg.connect(conninfo(settings), autocommit=True)) as connection,
+        closing(connect(settings)) as connection,
         bar("runs") as report,
     ):
         while True:

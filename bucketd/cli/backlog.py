@@ -145,21 +145,14 @@ def _draw(found: Backlog, by: str, queued: int | None) -> None:
 
 def _queued(settings: Settings) -> int | None:
     """Fires in Redis; None if it is not configured or does not answer: it is the lesser half of the picture."""
-    from redis import Redis
-    from redis.exceptions import RedisError
-
     from bucketd.store import depth
     from bucketd.store.keys import Keys
+    from bucketd.store.redis_sync import UNAVAILABLE, make_sync_redis
 
-    url = settings.redis_url.get_secret_value()
-    if not url:
+    if not settings.redis_url.get_secret_value():
         return None
-    timeouts: dict[str, Any] = {
-        "socket_connect_timeout": settings.redis_connect_timeout_s,
-        "socket_timeout": settings.redis_read_timeout_s,
-    }
     try:
-        with Redis.from_url(url, **timeouts) as redis:
+        with make_sync_redis(settings) as redis:
             return depth.fires(redis, Keys(settings.redis_prefix))
-    except (RedisError, OSError):
+    except UNAVAILABLE:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Any
 
 import psycopg
@@ -12,10 +13,11 @@ from bucketd.cli.checks import Check, fail, ok, skew, warn
 from bucketd.cli.output import iso, short
 from bucketd.store import doctor, quarantine, tzdata
 from bucketd.store.config import Settings
-from bucketd.store.connect import POSTGRES_MIN, conninfo, postgres_errors
+from bucketd.store.connect import POSTGRES_MIN, connect, postgres_errors
 from bucketd.store.errors import StoreUnavailable
 from bucketd.store.migrate import known
 from bucketd.store.operation import drive
+from bucketd.store.pooler import Connection
 from bucketd.timing import TZDATA_VERSION
 from bucketd.timing.zones import release_order
 
@@ -28,7 +30,7 @@ def postgres_checks(settings: Settings) -> Iterator[Check]:
     """Checks in order of dependence; ends at the first that makes the rest pointless."""
     try:
         with postgres_errors(settings):
-            connection = psycopg.connect(conninfo(settings, application="bucketd doctor"), autocommit=True)
+            connection = connect(settings, application="bucketd doctor")
     except StoreUnavailable as error:
         yield fail("postgres", "cannot be reached", str(error))
         return
@@ -36,13 +38,50 @@ def postgres_checks(settings: Settings) -> Iterator[Check]:
         yield from _version_and_schema(connection, settings)
 
 
-def _version_and_schema(connection: psycopg.Connection[Any], settings: Settings) -> Iterator[Check]:
+def _role_of_server(connection: Connection) -> Check:
+    """Only a primary can be worked on."""
+    where = f"{connection.info.host}:{connection.info.port}"
+    if not connection.standby:
+        return ok("primary", where)
+    advice = "name all servers in BUCKETD_DSN, or only the primary; of several the primary is found"
+    return fail("primary", f"{where} is a standby", advice)
+
+
+def _way(connection: Connection) -> Check:
+    if connection.prefix is None:
+        return ok("pooler", "none between")
+    return ok(
+        "pooler", "one between, taken to be in transaction mode: nothing is prepared, settings go with each transaction"
+    )
+
+
+def _encryption(connection: Connection) -> Check:
+    """A password that is sent to another machine, and all payloads, are for anybody on the way."""
+    host = connection.info.host
+    if connection.pgconn.ssl_in_use:
+        return ok("encryption", "TLS")
+    if is_local(host):
+        return ok("encryption", "none, on this machine")
+    return warn("encryption", f"none on the way to {host}", "add sslmode=verify-full and sslrootcert to BUCKETD_DSN")
+
+
+def is_local(host: str) -> bool:
+    """Whether a host of a DSN is this machine: a socket, or the loopback."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host in ("", "localhost") or host.startswith(("/", "@"))
+
+
+def _version_and_schema(connection: Connection, settings: Settings) -> Iterator[Check]:
     number = connection.info.server_version
     shown = f"{number // 10_000}.{number % 10_000}"
     if number < POSTGRES_MIN:
         yield fail("postgres", shown, f"expected {POSTGRES_MIN // 10_000} or newer: upgrade the server")
         return
     yield ok("postgres", shown)
+    for look in (_role_of_server, _way, _encryption):
+        yield look(connection)
     schema = _schema(connection)
     yield schema
     if schema.advice:

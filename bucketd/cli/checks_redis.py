@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bucketd.cli.checks import Check, fail, ok, skew, warn
@@ -28,11 +29,15 @@ async def _checks(settings: Settings) -> list[Check]:
     from redis.exceptions import RedisError
 
     from bucketd.store.config import without_secret
-    from bucketd.store.connect import make_redis
+    from bucketd.store.redis_client import address_of, make_redis, servers
 
+    kind = address_of(settings)
     client = make_redis(settings, connections=2)
     try:
-        return [*await _server(client), *await _members(client, settings)]
+        found = [ok("kind of redis", str(kind))]
+        for name, server in (await servers(client)).items():
+            found += [_of_node(check, name) for check in await _server(server)]
+        return [*found, *await _members(client, settings)]
     except (RedisError, OSError) as error:
         shown = without_secret(settings.redis_url.get_secret_value())
         first = (str(error).splitlines() or [type(error).__name__])[0]
@@ -41,8 +46,13 @@ async def _checks(settings: Settings) -> list[Check]:
         await client.aclose()
 
 
+def _of_node(check: Check, node: str) -> Check:
+    """A cluster has a line of each kind for each master."""
+    return replace(check, name=f"{check.name} ({node})") if node else check
+
+
 async def _server(client: Redis) -> list[Check]:
-    from bucketd.store.connect import REDIS_MIN
+    from bucketd.store.redis_client import REDIS_MIN
 
     info = await client.info()
     version = str(info.get("redis_version", "0"))

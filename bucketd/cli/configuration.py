@@ -12,13 +12,18 @@ from bucketd.cli.session import session
 def config(context: typer.Context, as_json: Json = False) -> None:
     """Prints the effective settings, passwords blanked; a star marks what differs from the default."""
     from bucketd.store.config import PREFIX, Settings
+    from bucketd.store.redis_client import address_of
 
-    shown = session(context).settings().shown()
+    settings = session(context).settings()
+    shown = settings.shown()
+    kind = str(address_of(settings)) if shown["redis_url"] else ""
     if as_json:
-        emit(shown)
+        emit({**shown, "redis_kind": kind})
         return
     default = Settings.load({}).shown()
     described = {name: field.description or "" for name, field in Settings.model_fields.items()}
+    if kind:
+        described["redis_url"] = f"{kind} ({described['redis_url']})"
     rows = (
         ("*" if value != default[name] else "", PREFIX + name.upper(), str(value), described[name])
         for name, value in shown.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -81,7 +81,8 @@ class Reader:
     def _said(self, now: datetime) -> Mapping[str, Mapping[str, Any]]:
         """What living nodes say about themselves; nothing if Redis does not answer: it is the lesser half of the picture."""
         import msgpack
-        from redis.exceptions import RedisError
+
+        from bucketd.store.redis_sync import UNAVAILABLE
 
         if self._redis is None:
             return {}
@@ -89,28 +90,22 @@ class Reader:
             alive: Any = self._redis.zrangebyscore(self._keys.members, f"({now.timestamp() * 1000}", "+inf")
             raw: Any = self._redis.hmget(self._keys.member_info, alive) if alive else []
             return {name.decode(): msgpack.unpackb(value) for name, value in zip(alive, raw, strict=True) if value}
-        except (RedisError, OSError):
+        except UNAVAILABLE:
             return {}
 
 
 @contextmanager
 def reader(settings: Settings) -> Iterator[Reader]:
     """A reader on fresh connections. Raises StoreUnavailable, ConfigError."""
-    import psycopg
-    from redis import Redis
+    from bucketd.store.connect import connect, postgres_errors
+    from bucketd.store.redis_sync import UNAVAILABLE, make_sync_redis
 
-    from bucketd.store.connect import conninfo, postgres_errors
-
-    url = settings.redis_url.get_secret_value()
     with ExitStack() as stack:
         with postgres_errors(settings):
-            connection = psycopg.connect(conninfo(settings, application="bucketd status"), autocommit=True)
+            connection = connect(settings, application="bucketd status")
         stack.enter_context(connection)
         redis = None
-        if url:
-            timeouts = {
-                "socket_connect_timeout": settings.redis_connect_timeout_s,
-                "socket_timeout": settings.redis_read_timeout_s,
-            }
-            redis = stack.enter_context(Redis.from_url(url, **timeouts))
+        if settings.redis_url.get_secret_value():
+            with suppress(*UNAVAILABLE):  # a cluster's nodes are asked for at once
+                redis = stack.enter_context(make_sync_redis(settings))
         yield Reader(settings, connection, redis)

@@ -23,7 +23,7 @@ def scheduler(context: typer.Context) -> None:
     from bucketd.store.log import event, to_stderr
 
     settings = session(context).settings()
-    to_stderr(settings.log_level)
+    to_stderr(settings.log_level, settings.log_format)
     event("settings", **settings.shown())
     uvloop.run(run(settings))
 

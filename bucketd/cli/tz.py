@@ -134,14 +134,13 @@ def _connected(context: typer.Context) -> Iterator[psycopg.Connection[Any]]:
     """A connection of its own, on which reading a million schedules may take its time. Raises StoreUnavailable, SchemaError."""
     import psycopg
 
-    from bucketd.store.connect import conninfo, postgres_errors
+    from bucketd.store.connect import connect, postgres_errors
     from bucketd.store.errors import SchemaError
 
     settings = session(context).settings()
     with postgres_errors(settings):
-        connection = psycopg.connect(conninfo(settings, application="bucketd tz"), autocommit=True)
+        connection = connect(settings.model_copy(update={"statement_timeout_s": 60}), application="bucketd tz")
     with connection:
-        connection.execute("set statement_timeout = '60s'")
         try:
             yield connection
         except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName):

@@ -134,7 +134,7 @@ def _check_fit(settings: Settings) -> None:
     """Refuses a Redis that would lose fires before anything is started. Raises UnfitRedis, StoreUnavailable."""
     import asyncio
 
-    from bucketd.store.connect import check_redis, make_redis
+    from bucketd.store.redis_client import check_redis, make_redis
 
     async def check() -> None:
         client = make_redis(settings, connections=1)

@@ -19,7 +19,7 @@ from psycopg.pq import TransactionStatus
 
 from bucketd.errors import StoreUnavailable
 from bucketd.store.config import Settings
-from bucketd.store.connect import conninfo
+from bucketd.store.connect import connect, connect_async
 
 SIZE = 4
 WAIT_S = 30.0
@@ -61,7 +61,7 @@ class Connections:
         try:
             return self._idle.pop(), True
         except IndexError:
-            return psycopg.connect(conninfo(self._settings(), application="bucketd client"), autocommit=True), False
+            return connect(self._settings(), application="bucketd client"), False
 
     def _give(self, connection: psycopg.Connection[Any]) -> None:
         if is_sound(connection):
@@ -115,8 +115,7 @@ class AsyncConnections:
     async def _take(self) -> tuple[psycopg.AsyncConnection[Any], bool]:
         if self._idle:
             return self._idle.pop(), True
-        info = conninfo(self._settings(), application="bucketd client")
-        return await psycopg.AsyncConnection.connect(info, autocommit=True), False
+        return await connect_async(self._settings(), application="bucketd client"), False
 
     async def _give(self, connection: psycopg.AsyncConnection[Any]) -> None:
         if is_sound(connection):

@@ -52,18 +52,13 @@ class Publisher:
     def publish(self, signals: tuple[Signal, ...]) -> None:
         """Never raises."""
         settings = self._settings()
-        url = settings.redis_url.get_secret_value()
-        if not signals or not url or not self._health.may_try():
+        if not signals or not settings.redis_url.get_secret_value() or not self._health.may_try():
             return
         try:
             if self._redis is None:
-                from redis import Redis  # slow to import, and often not needed
+                from bucketd.store.redis_sync import make_sync_redis  # slow to import, and often not needed
 
-                self._redis = Redis.from_url(
-                    url,
-                    socket_connect_timeout=settings.redis_connect_timeout_s,
-                    socket_timeout=settings.redis_connect_timeout_s,
-                )
+                self._redis = make_sync_redis(settings, read_timeout_s=settings.redis_connect_timeout_s)
             for channel in channels(settings, signals):
                 self._redis.publish(channel, b"")
             self._health.succeeded()
@@ -91,7 +86,7 @@ class AsyncPublisher:
             return
         try:
             if self._redis is None:
-                from bucketd.store.connect import make_redis
+                from bucketd.store.redis_client import make_redis
 
                 self._redis = make_redis(settings, connections=4)
             for channel in channels(settings, signals):

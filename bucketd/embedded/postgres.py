@@ -61,11 +61,13 @@ class PostgresServer(Server):
         _remove_short(self._run)
 
 
-def start_postgres(directory: Path, *, settings: Mapping[str, str] | None = None) -> PostgresServer:
+def start_postgres(
+    directory: Path, *, settings: Mapping[str, str] | None = None, port: int | None = None
+) -> PostgresServer:
     """Start the cluster in `directory`, made if there is none; returns when its database `bucketd` accepts connections.
 
-    `settings` are postgresql.conf settings over the defaults above. EmbeddedError: extra not installed, directory in
-    use, or the server did not start. As root the server runs as another user: the data's owner, else `postgres`, else
+    `settings` are postgresql.conf settings over the defaults above; `port`: None picks a free one. EmbeddedError: extra not installed,
+    directory in use, or the server did not start. As root the server runs as another user: the data's owner, else `postgres`, else
     `nobody`.
     """
     directory = directory.resolve()
@@ -79,7 +81,7 @@ def start_postgres(directory: Path, *, settings: Mapping[str, str] | None = None
         cluster.initialise(directory, binaries, account, durable=chosen["fsync"] != "off")
         cluster.stop_orphan(data)
         run = _socket_directory(directory, account)
-        server = _launch(directory, binaries, account, run, chosen, lock_fd)
+        server = _launch(directory, binaries, account, run, chosen, lock_fd, port)
     finally:
         os.close(lock_fd)
     _create_database(server)
@@ -105,10 +107,16 @@ def _remove_short(run: Path) -> None:
 
 
 def _launch(
-    directory: Path, binaries: Path, account: Account | None, run: Path, settings: Mapping[str, str], lock_fd: int
+    directory: Path,
+    binaries: Path,
+    account: Account | None,
+    run: Path,
+    settings: Mapping[str, str],
+    lock_fd: int,
+    fixed_port: int | None,
 ) -> PostgresServer:
     for attempt in range(3):
-        port = free_port()
+        port = fixed_port or free_port()
         places = {"listen_addresses": "127.0.0.1", "port": str(port), "unix_socket_directories": str(run.resolve())}
         options = [f"--{name}={value}" for name, value in {**places, **settings}.items()]
         command = [str(binaries / "postgres"), "-D", str(directory / "data"), *options]

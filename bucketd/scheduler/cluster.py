@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
@@ -11,8 +12,10 @@ from redis.asyncio import Redis
 
 from bucketd.scheduler.partition import Partition
 from bucketd.scheduler.specbook import SpecBook
+from bucketd.scheduler.traffic import Traffic
 from bucketd.store.clock import Clock, monotonic
 from bucketd.store.config import Settings
+from bucketd.store.fires import OLDEST_VERSION
 from bucketd.store.keys import Keys
 
 
@@ -34,8 +37,11 @@ class Node:
     wake_expander: asyncio.Event = field(default_factory=asyncio.Event)  # a backfill was written
     wake_settler: asyncio.Event = field(default_factory=asyncio.Event)  # partitions taken: they may be behind
     wake_owner: asyncio.Event = field(default_factory=asyncio.Event)  # the ring changed, or a fence was lost
+    history: str | None = None  # of Postgres, as of the last look
+    message_version: int = OLDEST_VERSION  # of queue messages: what all runners read, as of the last look
     tzdata: str | None = None  # the release that the cluster computes with, as of the last look
     counts: dict[str, int] = field(default_factory=dict)
+    traffic: Traffic = field(default_factory=Traffic)
 
     @property
     def compare(self) -> bool:
@@ -45,9 +51,14 @@ class Node:
     def believed(self) -> list[Partition]:
         """Owned partitions whose lease we still believe in."""
         now = monotonic()
-        return [partition for partition in self.owned.values() if partition.believed_until > now]
+        return [partition for partition in self.owned.values() if partition.believed_until > now]  # guard: belief
 
     def count(self, name: str, by: int = 1) -> None:
         """Adds to a counter of this process."""
         if by:
             self.counts[name] = self.counts.get(name, 0) + by
+
+    def count_verdicts(self, written: Mapping[str, int]) -> None:
+        """Adds rows that judging wrote (judge.py) to the counters of this process."""
+        for verdict, rows in written.items():
+            self.count(f"verdict_{verdict}", rows)

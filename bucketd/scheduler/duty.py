@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import psycopg
@@ -11,7 +12,9 @@ from psycopg_pool import PoolClosed, PoolTimeout
 from redis.exceptions import RedisError
 
 from bucketd.store.clock import monotonic
+from bucketd.store.exposition import Histogram
 from bucketd.store.log import event, warn
+from bucketd.store.metrics import DURATION_S, DUTIES
 
 # What passes by itself: a store that is away, restarts, fails over or is slow. What Postgres refuses may not pass, but it must not
 # stop the other duties, here and then on every node that takes over. Anything else is a defect and ends the process.
@@ -24,6 +27,14 @@ BEAT_S = 1.0
 _PHASE_S = random.random() * BEAT_S
 
 
+class Record:
+    """How long the turns of a node's duties took, those that failed too, and how many a store has failed."""
+
+    def __init__(self) -> None:
+        self.turns = {duty: Histogram(DURATION_S) for duty in DUTIES}
+        self.failures: Counter[str] = Counter()
+
+
 async def repeat(
     name: str,
     run_once: Callable[[], Awaitable[float]],
@@ -31,22 +42,26 @@ async def repeat(
     wake: asyncio.Event,
     *,
     exact: bool = False,
+    record: Record | None = None,
 ) -> None:
     """Runs `run_once` until `stop` is set; it returns how many seconds to wait, which `wake` cuts short.
 
     Who sets `stop` sets `wake` as well. Waits end on the node's beat, at most half of one early or late; `exact` ones wait for an
-    instant. A passing error is logged once, and once more with its length when the service works again.
+    instant. A passing error is logged once, and once more with its length when the service works again. `record`: counts turns.
     """
+    record = record or Record()
     failing_since: float | None = None
     failures = 0
     while not stop.is_set():
         wake.clear()
+        begun = monotonic()
         try:
             pause_s = await run_once()
         except PoolClosed:
             return
         except PASSING as error:
             failures += 1
+            record.failures[name] += 1
             if failing_since is None:
                 failing_since = monotonic()
                 warn("duty_failing", duty=name, error=f"{type(error).__name__}: {error}".splitlines()[0])
@@ -55,6 +70,7 @@ async def repeat(
             if failing_since is not None:
                 event("duty_recovered", duty=name, after_s=monotonic() - failing_since, failures=failures)
             failing_since, failures = None, 0
+        record.turns[name].observe(monotonic() - begun)
         if pause_s > 0:
             await pause(pause_s if exact else on_beat(pause_s, monotonic()), wake)
         else:

@@ -136,8 +136,9 @@ class Expander:
         listed = {slot.schedule_id for slot in slots}
         self._node.count("expired", sum(more for id, more in unlisted.items() if id not in listed))
         _, written = await judge_slots(connection, self._node.book, slots, owed.now_s, unlisted)
-        await expand.move(connection, owed, (last, None), written, done=done)
-        return written
+        await expand.move(connection, owed, (last, None), written.total(), done=done)
+        self._node.count_verdicts(written)
+        return written.total()
 
     @staticmethod
     def _current(schedule: Unwatched, until_s: int) -> VersionRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -23,12 +24,13 @@ async def judge_slots(
     slots: list[Slot],
     now_s: float,
     unlisted: Mapping[UUID, int] | None = None,
-) -> tuple[int, int]:
-    """Writes verdicts and floors for the slots that have no row, in the caller's transaction; (missing, rows written)."""
+) -> tuple[int, Counter[str]]:
+    """Writes verdicts and floors for the slots that have no row, in the caller's transaction; (missing, rows written by verdict)."""
     slots.sort(key=lambda slot: slot.schedule_id)
-    missing = written = start = 0
+    missing = start = 0
+    written: Counter[str] = Counter()
     if slots:
-        await settle.pin_holds(connection)
+        await settle.pin_holds(connection)  # guard: pinned-holds
     while start < len(slots):
         end = min(start + STATEMENT_SLOTS, len(slots))
         while end < len(slots) and slots[end].schedule_id == slots[end - 1].schedule_id:
@@ -38,7 +40,8 @@ async def judge_slots(
         runs, floors = verdicts(candidates, now_s, unlisted=unlisted, covers=covers)
         floors |= await _carry(connection, slots[start:end], candidates, unlisted or {})
         await settle.write(connection, runs, floors)
-        missing, written, start = missing + len(candidates), written + len(runs), end
+        written.update(f"skipped_{run.reason}" if run.status == "skipped" else run.status for run in runs)
+        missing, start = missing + len(candidates), end
     return missing, written
 
 

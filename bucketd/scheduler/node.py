@@ -14,30 +14,39 @@ from bucketd.scheduler.cluster import Node
 from bucketd.scheduler.drainer import Drainer
 from bucketd.scheduler.duty import on_beat, pause, repeat
 from bucketd.scheduler.expander import Expander
+from bucketd.scheduler.meter import Meter
 from bucketd.scheduler.ownership import Ownership
 from bucketd.scheduler.planner import Planner
 from bucketd.scheduler.reaper import Reaper
 from bucketd.scheduler.release import unfit
 from bucketd.scheduler.retainer import Retainer
 from bucketd.scheduler.settler import Settler
+from bucketd.scheduler.surveyor import Surveyor
 from bucketd.scheduler.zonekeeper import ZoneKeeper
 from bucketd.store.clock import monotonic
 from bucketd.store.config import Settings
-from bucketd.store.connect import check_redis, make_pool, make_redis, postgres_errors
+from bucketd.store.connect import make_pool, postgres_errors
+from bucketd.store.endpoint import Watched, serving
 from bucketd.store.errors import SchemaError
 from bucketd.store.keys import Keys
 from bucketd.store.log import event, warn
 from bucketd.store.migrate import require_current
+from bucketd.store.redis_client import check_redis, make_redis
 from bucketd.store.retention import make_days
+from bucketd.store.supervisor import Supervisor
 
-# One a service that may be in Postgres at once: owner, planner, settler, expander, reaper, retainer, zone keeper.
-POOL = 7
+# One a service that may be in Postgres at once: owner, planner, settler, expander, reaper, retainer, zone keeper; and one each
+# for the locks of the last two ..
+POOL = 9
+WATCHED = 1  # .. and the surveyor of a node that is watched
 LONG_STATEMENT_S = 30.0  # planning and settling ask for a whole minute at once
 REAP_SHARE = 3  # looks for dead runners within the time that makes one dead
 RETAIN_S = 600
 EXPAND_S = 5.0  # between looks for backfills; a nudge or a window that settling owes cuts it short
 ZONES_S = 10.0  # between looks for zones that nobody has named before ..
 MOVING_S = 2.0  # .. and while schedules are to be moved to newer data
+SURVEY_S = 15.0  # Prometheus's usual period: figures are no older than two scrapes
+OTHERS_SURVEY_S = 2.0  # until a node looks whether it is its business now
 LISTEN_S = 30.0  # a silent connection is given up and made again after this
 SKEW_WARN_S = 0.25
 
@@ -49,7 +58,7 @@ class Scheduler:
         long = settings.model_copy(update={"statement_timeout_s": max(settings.statement_timeout_s, LONG_STATEMENT_S)})
         self.node = Node(
             settings,
-            make_pool(long, application="bucketd scheduler", size=POOL, hot=True),
+            make_pool(long, application="bucketd scheduler", size=POOL + WATCHED * bool(settings.metrics_listen), hot=True),
             make_redis(settings),
             Keys(settings.redis_prefix),
         )
@@ -61,6 +70,8 @@ class Scheduler:
         self.reaper = Reaper(self.node)
         self.retainer = Retainer(self.node)
         self.zonekeeper = ZoneKeeper(self.node)
+        self.surveyor = Surveyor(self.node)
+        self.meter = Meter(self.node, self.ownership, self.planner, self.surveyor)
         self._unfit: SchemaError | None = None
 
     async def open(self) -> None:
@@ -85,12 +96,15 @@ class Scheduler:
 
         Raises SchemaError, handed over as well, when the cluster goes over to newer tzdata.
         """
-        node = self.node
+        node, supervisor = self.node, Supervisor.present()
         event("scheduler_started", node=node.id.hex)
+        supervisor.ready()
         async with asyncio.TaskGroup() as group:
+            alive = group.create_task(supervisor.keep_alive(), name="alive")
             duties = self._duties()
             for name, turn, wake in duties:
-                group.create_task(repeat(name, turn, node.stop, wake, exact=name == "drain"), name=name)
+                loop = repeat(name, turn, node.stop, wake, exact=name == "drain", record=self.meter.record)
+                group.create_task(loop, name=name)
             listener = group.create_task(self._listen(), name="listen")
             try:
                 await node.stop.wait()
@@ -100,7 +114,11 @@ class Scheduler:
                     wake.set()
                 listener.cancel()  # it may sit in a read; its connection is closed, not used again
             stopped_at = monotonic()
-            await self.ownership.leave()
+            supervisor.stopping()
+            try:
+                await self.ownership.leave()
+            finally:
+                alive.cancel()
         event("scheduler_stopped", node=node.id.hex, after_s=monotonic() - stopped_at)
         if self._unfit:
             raise self._unfit
@@ -134,7 +152,7 @@ class Scheduler:
         async def settle() -> float:
             if not node.clock.synchronised:
                 return 0.1
-            if (await self.settler.run_once()).owed:
+            if (await self.settler.run_once()).owed:  # guard: settling
                 node.wake_expander.set()
             return self.settler.pause_s()
 
@@ -153,7 +171,10 @@ class Scheduler:
         async def zones() -> float:
             return MOVING_S if (await self.zonekeeper.run_once()).more else ZONES_S
 
-        return [
+        async def survey() -> float:
+            return SURVEY_S if await self.surveyor.run_once() else OTHERS_SURVEY_S
+
+        duties: list[tuple[str, Callable[[], Awaitable[float]], asyncio.Event]] = [
             ("own", own, node.wake_owner),
             ("plan", plan, node.wake_planner),
             ("drain", drain, node.wake_drainer),
@@ -163,6 +184,7 @@ class Scheduler:
             ("retain", retain, asyncio.Event()),
             ("zones", zones, asyncio.Event()),
         ]
+        return [*duties, ("survey", survey, asyncio.Event())] if settings.metrics_listen else duties
 
     async def _listen(self) -> None:
         """Nudges only make things immediate; a poll makes them sure. So a lost connection costs a second, not a fire."""
@@ -193,16 +215,18 @@ class Scheduler:
 
 
 async def run(settings: Settings) -> None:
-    """Runs one node until SIGTERM or SIGINT. Raises what `Scheduler.open` raises."""
+    """Runs one node until SIGTERM or SIGINT. Raises what `Scheduler.open` raises, ConfigError if it cannot listen for who watches it."""
     scheduler = Scheduler(settings)
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, scheduler.node.stop.set)
-    try:
-        await scheduler.open()
-        await scheduler.run()
-    finally:
-        await scheduler.close()
+    meter = scheduler.meter
+    async with serving(settings.metrics_listen, Watched("scheduler", meter.definitions, meter.read, meter.checks)):
+        try:
+            await scheduler.open()
+            await scheduler.run()
+        finally:
+            await scheduler.close()
 
 
 def main(settings: Settings) -> None:

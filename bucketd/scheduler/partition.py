@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bucketd.store.backlog import EntryId
-from bucketd.store.buckets import Fence
+from bucketd.store.backlog import Ends
+from bucketd.store.buckets import BucketId, Fence
 
 
 @dataclass(slots=True)
@@ -18,6 +18,8 @@ class Bucket:
     due_ms: int
     writes: int = 0
     fires: int = 0
+    # due_ms is that of a fire that was there in time. False: nobody knows what is in it, or it was written late, or while it was drained.
+    exact: bool = True
 
 
 @dataclass(slots=True)
@@ -25,7 +27,7 @@ class Closing:
     """A window that only waits for the runners: all its fires are in the queue, none later than `last_entry`."""
 
     through_s: int
-    last_entry: EntryId
+    last: Ends
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +45,7 @@ class Partition:
     plan_seq: int = 0  # of the last plan that Redis has acknowledged: a drain in between must not expect the next
     feed_applied: bool = False  # what was written since feed_snapshot, before we came, is planned too
     owned: bool = True
-    buckets: dict[int, Bucket] = field(default_factory=dict)  # by minute
+    buckets: dict[BucketId, Bucket] = field(default_factory=dict)
     closing: Closing | None = None
     clear_through_s: int | None = None  # the runners are through with everything due up to here
     clear_since: float = float("inf")  # monotonic
@@ -53,11 +55,14 @@ class Partition:
         """What is compared at each write."""
         return Fence(self.id, self.epoch, self.token, self.plan_seq)
 
-    def expect(self, minute: int, due_ms: int, fires: int = 1) -> None:
-        """Notes that a bucket holds fires from `due_ms` on."""
-        bucket = self.buckets.get(minute)
+    def expect(self, minute: int, due_ms: int, fires: int = 1, *, crowd: bool = False, ahead: bool = True) -> None:
+        """Notes that a bucket holds fires from `due_ms` on. `ahead`: they were planned before they were due."""
+        id = BucketId(self.id, minute, crowd)
+        bucket = self.buckets.get(id)
         if bucket is None:
-            bucket = self.buckets[minute] = Bucket(due_ms)
+            bucket = self.buckets[id] = Bucket(due_ms, exact=ahead and fires > 0)
+        elif due_ms < bucket.due_ms:
+            bucket.exact = bucket.exact and ahead
         bucket.due_ms = min(bucket.due_ms, due_ms)
         bucket.writes += 1
         bucket.fires += fires

@@ -20,16 +20,22 @@ from typing import Any, NamedTuple
 from psycopg import AsyncConnection
 
 from bucketd.scheduler.cluster import Node
+from bucketd.scheduler.crowds import apart
 from bucketd.scheduler.ownership import LOOK_BACK_S, Ownership
 from bucketd.scheduler.partition import Partition
+from bucketd.scheduler.progress import Progress
 from bucketd.scheduler.specbook import DueSpecs, Instant, SpecBook
 from bucketd.scheduler.verdicts import MAX_JITTER_S
 from bucketd.store import buckets, feed, plan, quarantine
-from bucketd.store.buckets import FenceState
+from bucketd.store.buckets import BucketId, FenceState
+from bucketd.store.clock import monotonic
+from bucketd.store.failpoint import reach
 from bucketd.store.fires import tail
 from bucketd.store.log import event, warn
 
-PIECE_FIRES = 50_000  # built and sent at once: more would keep drains that are due meanwhile, and the lease, waiting
+# Built and sent at once, in 10 to 20 ms in which neither a drain nor the lease has its turn. With 50,000 it was 200 to 300 ms, and a
+# hand-over, which waits for a handful of answers, waited for as many of these; to plan the whole horizon costs the same.
+PIECE_FIRES = 5_000
 CHUNK_FIRES = 1_000  # of one bucket at a time: a piece grows beyond its size by no more
 LEARNED_SPECS = 500  # at once: reading a rule takes 20 us
 FROZEN_SPECS = 10_000  # learned at once: a start, or a bulk load
@@ -57,17 +63,13 @@ class Batch:
     """Fires on their way to Redis, by bucket."""
 
     def __init__(self) -> None:
-        self.entries: defaultdict[tuple[int, int], list[int | bytes]] = defaultdict(list)
-        self.first_due: dict[tuple[int, int], int] = {}
+        self.entries: defaultdict[BucketId, list[int | bytes]] = defaultdict(list)
         self.fires = 0
 
     def add(self, planned: Planned) -> None:
         """Adds fires; there is at least one."""
-        key = (planned.partition, planned.minute)
-        self.entries[key] += planned.flat
+        self.entries[BucketId(planned.partition, planned.minute)] += planned.flat
         self.fires += len(planned.flat) // 2
-        due_ms: int = min(planned.flat[::2])  # type: ignore[assignment]
-        self.first_due[key] = min(due_ms, self.first_due.get(key, due_ms))
 
 
 class Planner:
@@ -76,22 +78,32 @@ class Planner:
     def __init__(self, node: Node, ownership: Ownership) -> None:
         self._node = node
         self._ownership = ownership
-        self._spec_cursor: str | None = None
-        self._feed_cursor: str | None = None
+        self._spec_cursor: feed.Cursor | None = None
+        self._feed_cursor: feed.Cursor | None = None
         self._quarantined: dict[int, str] | None = None  # specs that were told of; None: Postgres was not asked yet
+        self._progress = Progress()
+        self.followed_at: float | None = None  # by `monotonic()`: every change committed before is planned
 
     async def run_once(self) -> Report:
         """Follows the change feed, then plans each minute that the horizon has reached. Raises what the stores raise."""
         owned = self._node.believed()
         if not owned:
+            self.followed_at = None
             return Report(0, 0, 0)
+        asked_at = monotonic()
+        progress = self._progress = Progress()
         async with self._node.pool.connection() as connection:
             from_feed = await self._follow(connection, owned)
+            self.followed_at = asked_at
             fires = minutes = 0
-            for minute, plan_from_s, group in self._due_for_planning(owned):
+            progress.expect(len(due := self._due_for_planning(owned)))
+            for minute, plan_from_s, group in due:
+                reach("before_plan")
                 fires += await self._plan_minute(connection, minute, plan_from_s, group)
                 minutes += len(group)
+                progress.finished_minute()
             await self._tell_failures(connection)
+        progress.end()
         self._node.count("planned", fires + from_feed)
         return Report(fires, from_feed, minutes)
 
@@ -99,14 +111,15 @@ class Planner:
         """Follows `specs`; before each plan and each settle."""
         asked, book = self._spec_cursor, self._node.book
         cursor, rows = await feed.specs(connection, asked)
-        if asked and feed.xmax(cursor) < feed.xmax(asked):
+        another = asked is not None and not cursor.follows(asked)
+        if another:
             # Another timeline: rules may have been lost there, and their ids given out again.
             cursor, rows = await feed.specs(connection, None)
             book = SpecBook()
         for start in range(0, len(rows), LEARNED_SPECS):
             book.learn(rows[start : start + LEARNED_SPECS])
             await asyncio.sleep(0)  # drains are due meanwhile
-        if asked and feed.xmax(cursor) < feed.xmax(asked):
+        if another:
             self._node.book, self._quarantined = book, None
         if len(rows) >= FROZEN_SPECS:
             gc.freeze()  # else each full collection walks all of them
@@ -134,11 +147,14 @@ class Planner:
     async def _follow(self, connection: AsyncConnection[Any], owned: list[Partition]) -> int:
         if self._feed_cursor is None:
             self._feed_cursor = await feed.snapshot(connection)
-        cursor, changed = await feed.schedules(connection, self._feed_cursor, FEED_ROWS)
+        cursor, changed = await feed.schedules(connection, self._feed_cursor.snapshot, FEED_ROWS)
         fresh = [partition for partition in owned if not partition.feed_applied]
         missed = await self._before_we_came(connection, fresh)
         # Another timeline, a restored dump, or a bulk load: nothing that was planned can be trusted to be all.
-        untrusted = changed is None or feed.xmax(cursor) < feed.xmax(self._feed_cursor)
+        another = not cursor.follows(self._feed_cursor)
+        untrusted = changed is None or another
+        if another:
+            self._node.wake_owner.set()  # who takes all partitions again
         if untrusted or changed or missed or self._is_behind(owned):
             await self.learn_specs(connection)  # after the schedules: a spec is never newer than what was read of them
         if untrusted or changed is None:
@@ -161,7 +177,7 @@ class Planner:
         found: list[feed.ChangedSchedule] = []
         for snapshot, group in by_snapshot.items():
             cursor, changed = await feed.schedules(connection, snapshot, FEED_ROWS)
-            if changed is None or feed.xmax(cursor) < feed.xmax(snapshot):
+            if changed is None or feed.xmax(cursor.snapshot) < feed.xmax(snapshot):
                 self._plan_anew(group)
             else:
                 ids = {partition.id for partition in group}
@@ -187,12 +203,11 @@ class Planner:
             partition = owned.get(row.partition)
             if partition is None or row.paused:
                 continue
-            head = row.id.bytes + row.timing_version.to_bytes(4, "big")
             start_s = max(partition.settled_through_s + 1, now - LOOK_BACK_S)
             end_s = max(partition.planned_until * 60, partition.plan_from_s)  # from there on, minutes show it
             for instant in self._node.book.occurrences(row.spec_id, row.phase, row.jitter_offset_s, start_s, end_s):
                 if instant.at_s >= row.from_s:
-                    yield Planned(row.partition, instant.due_s // 60, [instant.due_s * 1000, head + _tail(instant)])
+                    yield Planned(row.partition, instant.due_s // 60, [instant.due_s * 1000, row.head + _tail(instant)])
 
     def _horizon(self) -> int:
         """The last minute that is to be planned by now."""
@@ -222,6 +237,7 @@ class Planner:
         whole = await plan.whole(connection, [due.spec_id for due in window.whole], ids, living)
         ranges = await plan.ranges(connection, [due.phases for due in window.ranges], ids, living)
         written = await self._write(_minute_fires(book, window, whole, ranges))
+        reach("after_plan")
         await self._mark(group)
         for partition in group:
             partition.planned_until = max(partition.planned_until, minute + 1)
@@ -244,12 +260,15 @@ class Planner:
         if not batch.fires:
             return
         await asyncio.sleep(0)  # between building the batch and packing it
-        for (partition_id, minute), due_ms in batch.first_due.items():
+        entries = apart(batch.entries)
+        first_due: dict[BucketId, int] = {id: min(flat[::2]) for id, flat in entries.items()}  # type: ignore[misc]
+        for id, due_ms in first_due.items():
             # Before the write as well: a drain that finds the bucket empty now must not forget what is on its way.
-            self._expect(partition_id, minute, due_ms, len(batch.entries[partition_id, minute]) // 2)
-        await buckets.add(self._node.redis, self._node.keys, batch.entries)
-        for (partition_id, minute), due_ms in batch.first_due.items():
-            self._expect(partition_id, minute, due_ms, 0)
+            self._expect(id, due_ms, len(entries[id]) // 2)
+        await buckets.add(self._node.redis, self._node.keys, entries)
+        self._progress.wrote(batch.fires)
+        for id, due_ms in first_due.items():
+            self._expect(id, due_ms, 0)
         self._node.wake_drainer.set()
 
     async def _mark(self, group: list[Partition]) -> None:
@@ -266,10 +285,11 @@ class Planner:
             else:
                 partition.plan_seq += 1
 
-    def _expect(self, partition_id: int, minute: int, due_ms: int, fires: int) -> None:
-        partition = self._node.owned.get(partition_id)
+    def _expect(self, id: BucketId, due_ms: int, fires: int) -> None:
+        partition = self._node.owned.get(id.partition)
         if partition is not None:
-            partition.expect(minute, due_ms, fires)
+            ahead = due_ms >= self._node.clock.now() * 1000
+            partition.expect(id.minute, due_ms, fires, crowd=id.crowd, ahead=ahead)
 
 
 def _minute_fires(

@@ -7,9 +7,14 @@ passed the old floor is over. If the process dies halfway, the next pass goes on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
 
 from bucketd.scheduler.cluster import Node
 from bucketd.store import audit, retention
+from bucketd.store.connect import without_statement_timeout
+from bucketd.store.locks import alone
 from bucketd.store.log import event
 
 _LOCK = 0x62757265746E  # "buretn": one node retains at a time
@@ -32,29 +37,28 @@ class Retainer:
 
     async def run_once(self) -> Report:
         """Raises what Postgres raises; every step may be repeated."""
-        settings = self._node.settings
-        made = closed = dropped = 0
-        async with self._node.pool.connection() as connection:
-            row = await (await connection.execute("select pg_try_advisory_lock(%s)", (_LOCK,))).fetchone()
-            if not row or not row[0]:
+        async with alone(self._node.pool, _LOCK) as is_alone:
+            if not is_alone:
                 return Report(0, 0, 0)
-            try:
-                await connection.execute("set statement_timeout = 0")  # an index of a whole day takes its time
-                made = await retention.make_days(connection, settings.days_ahead)
-                rose = await retention.raise_floor(connection, settings.retention_days)
-                for day in await retention.days(connection):
-                    if day.expired and not rose:
-                        await retention.drop(connection, day)
-                        dropped += 1
-                    elif day.unindexed and not day.expired and day.detaching is None:
-                        await retention.index(connection, day)
-                        closed += 1
-                await retention.sweep(connection)
-                while await audit.forget(connection, settings.audit_days) == audit.FORGET_ROWS:
-                    pass  # a backlog of a long time: each turn deletes a bounded number, so this ends
-            finally:
-                await connection.execute("reset statement_timeout")
-                await connection.execute("select pg_advisory_unlock(%s)", (_LOCK,))
-        if made or closed or dropped:
-            event("days", made=made, closed=closed, dropped=dropped)
+            async with self._node.pool.connection() as connection, without_statement_timeout(connection):
+                report = await self._retain(connection)  # an index of a whole day takes its time
+        if report != Report(0, 0, 0):
+            event("days", made=report.made, closed=report.closed, dropped=report.dropped)
+        return report
+
+    async def _retain(self, connection: AsyncConnection[Any]) -> Report:
+        settings = self._node.settings
+        closed = dropped = 0
+        made = await retention.make_days(connection, settings.days_ahead)
+        rose = await retention.raise_floor(connection, settings.retention_days)
+        for day in await retention.days(connection):
+            if day.expired and not rose:  # guard: floor-first
+                await retention.drop(connection, day)
+                dropped += 1
+            elif day.unindexed and not day.expired and day.detaching is None:
+                await retention.index(connection, day)
+                closed += 1
+        await retention.sweep(connection)
+        while await audit.forget(connection, settings.audit_days) == audit.FORGET_ROWS:
+            pass  # a backlog of a long time: each turn deletes a bounded number, so this ends
         return Report(made, closed, dropped)

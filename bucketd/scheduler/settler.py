@@ -11,7 +11,7 @@ are passed over, and counted nowhere: nobody knows them.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
@@ -26,6 +26,7 @@ from bucketd.scheduler.planner import Planner
 from bucketd.scheduler.verdicts import MAX_JITTER_S
 from bucketd.store import backlog, settle
 from bucketd.store.clock import monotonic
+from bucketd.store.failpoint import reach
 from bucketd.store.keys import shard_of
 from bucketd.store.log import event, warn
 from bucketd.store.settle import DueRange, Slot, VersionRow
@@ -80,6 +81,8 @@ class Settler:
         if written:
             await node.redis.publish(node.keys.wake, b"settled")
         node.count("settled_late", written)
+        node.count("missing", missing)
+        node.count("owed", owed)
         if missing or owed:
             event("settled", partitions=count, missing=missing, written=written, owed=owed)
         return Report(count, missing, written, owed)
@@ -100,11 +103,11 @@ class Settler:
         minute = int(self._node.clock.now() - GRACE_S) // 60 - 1
         through_s = minute * 60 + 59
         unplanned = partition.planned_until <= minute or not partition.feed_applied
-        if through_s <= partition.settled_through_s or unplanned or any(full <= minute for full in partition.buckets):
+        if through_s <= partition.settled_through_s or unplanned or any(full.minute <= minute for full in partition.buckets):
             return None
         return through_s
 
-    def _close(self, partition: Partition, through_s: int, queue: backlog.Backlog) -> None:
+    def _close(self, partition: Partition, through_s: int, queues: backlog.Shard) -> None:
         """Notes which window can be settled, and which one next.
 
         If minutes have passed since the runners were last through, they were away: then the window grows to now and is
@@ -112,14 +115,13 @@ class Settler:
         """
         closing = partition.closing
         if closing is None:
-            closing = partition.closing = Closing(through_s, queue.last)
-        # A queue that has gone back was lost with Redis's data; what was in it is found missing.
-        if not (queue.clear_through(closing.last_entry) or queue.last < closing.last_entry):
+            closing = partition.closing = Closing(through_s, queues.last)
+        if not queues.clear_through(closing.last):
             return
         partition.clear_through_s = closing.through_s
         partition.clear_since = min(partition.clear_since, monotonic())
         if closing.through_s < through_s:
-            partition.closing = Closing(through_s, queue.last)
+            partition.closing = Closing(through_s, queues.last)
 
     @staticmethod
     def _settles(partition: Partition) -> int | None:
@@ -174,11 +176,11 @@ class Settler:
         """One transaction: the window (settled_through, through_s] of partitions that stand alike."""
         from_s, cursor = group[0].settled_through_s, group[0].feed_snapshot
         owed = through_s - from_s > LONGEST_WINDOW_S
-        async with self._node.pool.connection() as connection, connection.transaction():
+        async with self._node.pool.connection() as connection, connection.transaction():  # guard: one-transaction
             epochs = {partition.id: partition.epoch for partition in group}
             marks = {m.partition: m for m in await settle.lock(connection, epochs, compare=self._node.compare)}
-            current = [p for p in group if p.id in marks and marks[p.id][1:3] == (from_s, cursor)]
-            missing = written = 0
+            current = [p for p in group if p.id in marks and marks[p.id][1:3] == (from_s, cursor)]  # guard: settled-once
+            missing, written = 0, Counter[str]()
             if current:
                 now_s = marks[current[0].id].now_s
                 ids = [partition.id for partition in current]
@@ -191,6 +193,7 @@ class Settler:
                     slots += await self._missing(connection, ids, from_s, through_s)
                 missing, written = await judge_slots(connection, self._node.book, slots, now_s)
                 await settle.advance(connection, ids, through_s, snapshot)
+                reach("before_settle")
         for partition in group:
             partition.closing, partition.clear_through_s, partition.clear_since = None, None, float("inf")
             if partition in current:
@@ -198,7 +201,8 @@ class Settler:
                 partition.planned_fires = {m: n for m, n in partition.planned_fires.items() if m * 60 > through_s}
             elif partition.id in marks:  # another node settled it: only without ownership
                 partition.settled_through_s, partition.feed_snapshot = marks[partition.id][1:3]
-        return Report(len(current), missing, written, len(current) if owed else 0)
+        self._node.count_verdicts(written)
+        return Report(len(current), missing, written.total(), len(current) if owed else 0)
 
     async def _missing(
         self, connection: AsyncConnection[Any], ids: list[int], from_s: int, through_s: int

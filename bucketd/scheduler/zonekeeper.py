@@ -28,6 +28,7 @@ from bucketd.scheduler.release import unfit
 from bucketd.scheduler.verdicts import MAX_JITTER_S
 from bucketd.store import audit, members, tzdata
 from bucketd.store.errors import SchemaError
+from bucketd.store.locks import alone
 from bucketd.store.log import event, warn
 from bucketd.store.operation import drive_async
 from bucketd.store.settle import Slot
@@ -99,13 +100,8 @@ class ZoneKeeper:
                 return await self._keep_new(connection)
             if not await self._is_alone(state):
                 return Report(more=True)
-            row = await (await connection.execute("select pg_try_advisory_lock(%s)", (_LOCK,))).fetchone()
-            if not row or not row[0]:
-                return Report(more=True)
-            try:
-                return await self._move(connection)
-            finally:
-                await connection.execute("select pg_advisory_unlock(%s)", (_LOCK,))
+            async with alone(self._node.pool, _LOCK) as is_alone:
+                return await self._move(connection) if is_alone else Report(more=True)
 
     async def _keep_new(self, connection: AsyncConnection[Any]) -> Report:
         names = [name for name in await drive_async(tzdata.unkept(), connection) if is_zone(name)]
@@ -207,7 +203,8 @@ class ZoneKeeper:
             floors[row.id] = end_s = int(now_s) + 1 - row.jitter_offset_s
             ats = moves.old_fires(start_s, end_s, row.phase)
             slots += [Slot(row.id, at, row.spec_id, row.phase, row.jitter_offset_s) for at in ats]
-        await judge_slots(connection, self._node.book, slots, now_s)
+        _, written = await judge_slots(connection, self._node.book, slots, now_s)
+        self._node.count_verdicts(written)
         return floors
 
 

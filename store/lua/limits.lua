@@ -12,7 +12,9 @@ local last = tonumber(redis.call('GET', KEYS[2]) or '0')
 if last >= q.report then return {1} end
 local state = redis.call('HMGET', KEYS[1], 'since', 'at')
 local since = tonumber(state[1] or '0')
-if not state[1] or now - tonumber(state[2]) > q.lease_ms / 2 or last < q.acked then since = now + q.lease_ms end
+-- A clock that was set counts as a loss too: what was written by another clock says nothing about this one.
+local away = state[1] and math.abs(now - tonumber(state[2])) > q.lease_ms / 2
+if not state[1] or away or last < q.acked then since = now + q.lease_ms end -- guard: limits-after-loss
 redis.call('HSET', KEYS[1], 'since', since, 'at', now)
 redis.call('PEXPIRE', KEYS[1], q.lease_ms)
 redis.call('SET', KEYS[2], q.report, 'PX', q.lease_ms)
@@ -29,7 +31,7 @@ for i, limit in ipairs(q.limits) do
     local all = redis.call('HGETALL', key)
     for f = 1, #all, 2 do
       local places, till = string.match(all[f + 1], '(%d+):(%d+)')
-      if tonumber(till) < now then redis.call('HDEL', key, all[f])
+      if tonumber(till) < now or tonumber(till) > now + 2 * q.lease_ms then redis.call('HDEL', key, all[f])
       elseif all[f] ~= q.caller then left[i] = left[i] - places end
     end
     held[i] = limit[2]

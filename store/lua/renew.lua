@@ -5,7 +5,7 @@
 -- A repeat renews again: harmless, the holder counts from the start of its attempt.
 local renewed = {}
 for i, key in ipairs(KEYS) do
-  if redis.call('GET', key) == ARGV[1] then
+  if redis.call('GET', key) == ARGV[1] then -- guard: own-lease
     redis.call('PEXPIRE', key, ARGV[2])
     renewed[i] = 1
   else

@@ -68,6 +68,7 @@ create table bucketd.schedules (
     id uuid primary key default bucketd.new_id(),
     partition_id smallint not null generated always as (get_byte(uuid_send(id), 15)) stored,
     tenant text not null default 'default' check (length(tenant) between 1 and 255),
+    tenant_hash smallint not null generated always as ((hashtext(tenant) & 32767)::smallint) stored,  -- tells crowds in fires apart
     name text not null check (length(name) between 1 and 255),
     spec_id integer not null references bucketd.specs,
     -- every: offset in [0, every_s); at: the instant itself, epoch seconds; cron: 0
@@ -111,7 +112,7 @@ create table bucketd.schedules (
 );
 -- The planner's index: one index-only scan a node and minute.
 create index schedules_plan on bucketd.schedules (spec_id, due_phase)
-    include (partition_id, id, timing_version, jitter_offset_s, ends_at) where not paused;
+    include (partition_id, id, timing_version, tenant_hash, jitter_offset_s, ends_at) where not paused;
 create index schedules_change on bucketd.schedules (change_xid);
 create index schedules_partition on bucketd.schedules (partition_id, id);
 create index schedules_paused_until on bucketd.schedules (paused_until) where paused and paused_until is not null;
@@ -153,7 +154,7 @@ begin
         new.timing_from := old.timing_from;
         new.jitter_offset_s := old.jitter_offset_s;
         new.due_phase := old.due_phase;
-        new.floor := greatest(old.floor, new.floor);   -- the floor only rises
+        new.floor := greatest(old.floor, new.floor);  -- guard: floor-rises
         new.revision := old.revision;
         new.change_xid := old.change_xid;
         new.timing_xid := old.timing_xid;
@@ -249,7 +250,7 @@ create table bucketd.runs (
     tenant text not null,
     reason text,
     failures jsonb,                           -- one object a failed attempt
-    primary key (scheduled_at, schedule_id),
+    primary key (scheduled_at, schedule_id),  -- guard: run-key
     constraint runs_states check (case status
         when 'running' then claim is not null or wake_at is not null      -- a 202 leaves the deadline in wake_at
         when 'retrying' then claim is null and wake_at is not null
@@ -257,7 +258,7 @@ create table bucketd.runs (
         when 'waiting' then claim is null and wake_at is not null
         when 'held' then claim is null and wake_at is not distinct from 'infinity'
         else claim is null and wake_at is null and finished_at is not null end)
-) partition by range (scheduled_at);
+) partition by range (scheduled_at);  -- guard: no-default-day
 -- Leading wake_at, not tenant: what is due lies together however many tenants wait for a far hour.
 create index runs_wake on bucketd.runs (background, wake_at, tenant, target_id) where wake_at is not null;
 -- Runs that wait for a place at their target or of their tenant (a cap, a rate, a share of a runner): the oldest are found at once,
@@ -284,7 +285,7 @@ begin
     select * into state from bucketd.cluster for update;
     -- From the last day there is and up to the first: a cluster that was off for weeks, or a backfill of long ago, leaves no
     -- hole between. Confirm and settling ask for one interval, not for a list of days.
-    utc_day := (greatest(least(from_at, state.days_through), state.retention_floor) at time zone 'UTC')::date;
+    utc_day := (greatest(least(from_at, state.days_through), state.retention_floor) at time zone 'UTC')::date;  -- guard: dropped-days
     while utc_day < (greatest(through_at, state.days_from) at time zone 'UTC') loop
         day_name := 'runs_' || to_char(utc_day, 'YYYYMMDD');
         if to_regclass('bucketd.' || day_name) is null then
@@ -321,12 +322,21 @@ create table bucketd.runners (
     dead_at timestamptz                       -- set by the reaper or by the runner's own leave; never unset
 );
 
+-- Which history this database lives in: system, database and timeline. A standby that was promoted, a recovery to an earlier point, a
+-- dump that was restored begin a new one, and may lack what was committed in the old one. Fails on a standby.
+create function bucketd.history() returns text language sql stable as $$
+    select (select system_identifier from pg_catalog.pg_control_system()) || '/'
+        || (select oid from pg_catalog.pg_database where datname = current_database()) || '/'
+        || substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)
+$$;
+
 create table bucketd.partitions (
     partition_id smallint primary key check (partition_id between 0 and 255),
     epoch bigint not null default 0,
     owner uuid,
     settled_through timestamptz not null,
-    feed_snapshot pg_snapshot not null
+    feed_snapshot pg_snapshot not null,
+    history text not null default bucketd.history()  -- in which it was planned: what stands in Redis is of that one
 );
 insert into bucketd.partitions (partition_id, settled_through, feed_snapshot)
 select p, date_trunc('minute', clock_timestamp()), pg_current_snapshot() from generate_series(0, 255) p;

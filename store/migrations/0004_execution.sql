@@ -66,6 +66,21 @@ begin
     end if;
     return new;
 end $$;
+-- A run that leaves the happy path (a retry, a 202, a lost runner) is not over: whoever comes next has to find it at its slot, however
+-- far away that seemed when it was started. Where another one that goes on has the slot, it stays there.
+create function bucketd.keep_slots(ids uuid[], ats timestamptz[]) returns bigint language sql volatile as $$
+    with kept as (
+        insert into bucketd.slots as o (schedule_id, asked_at, rule, scheduled_at)
+        select distinct on (u.id) u.id, u.at, 'wait', u.at
+        from unnest(ids, ats) u(id, at) join bucketd.schedules s on s.id = u.id and s.overlap <> 'allow'
+        order by u.id, u.at
+        on conflict (schedule_id) do update set asked_at = excluded.asked_at, rule = excluded.rule
+        where o.scheduled_at <> excluded.asked_at
+        returning 1
+    )
+    select count(*) from kept
+$$;
+
 create trigger slots_ask before insert or update on bucketd.slots for each row execute function bucketd.slots_ask();
 
 -- Tenants with a cap. All others need no row.

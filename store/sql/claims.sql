@@ -1,6 +1,6 @@
 -- name: sweep
 -- Claims of a live runner that it knows nothing of: their statement's reply was lost and no retry saw its rows. None of their
--- runs was ever called, so the attempt's number is free again.
+-- runs was ever called, so the attempt's number is free again; unless (`called`) their results were lost with a piece of history.
 with clock as materialized (
     select bucketd.bucketd_now() as now
 ), lost as materialized (
@@ -13,8 +13,8 @@ with clock as materialized (
     from lost l cross join unnest(l.instants) i(at) join bucketd.runs r on r.scheduled_at = i.at and r.claim = l.claim
     order by r.scheduled_at, r.schedule_id
 ), freed as (
-    update bucketd.runs r set status = 'retrying', claim = null, wake_at = k.now, attempt = r.attempt - 1,
-        reason = case when r.attempt > 1 then 'replayed' else r.reason end  -- whoever bought this attempt has it still
+    update bucketd.runs r set status = 'retrying', claim = null, wake_at = k.now, attempt = r.attempt - (not %(called)s::bool)::int,
+        reason = case when %(called)s::bool then 'runner_lost' when r.attempt > 1 then 'replayed' else r.reason end  -- whoever bought this attempt has it still
     from clock k cross join held h
     where r.scheduled_at = h.scheduled_at and r.schedule_id = h.schedule_id and r.claim = h.claim
     returning 1

@@ -30,29 +30,29 @@ with clock as materialized (
         case when s.target_id = any(%(busy_targets)s::int[]) then 'target_busy'
             when s.tenant = any(%(busy_tenants)s::text[]) and s.target_id <> all(%(spared)s::int[]) then 'tenant_busy' end as busy,
         case
-            when s.overlap = 'allow' then false
+            when s.overlap = 'allow' then false  -- guard: slot
             when f.next_s between 1 and 60 or e.edited then true
             when f.next_s between 61 and 1860 and f.next_s <= 60 + coalesce(s.timeout_s, (
                 select t.timeout_s from bucketd.targets t where t.target_id = s.target_id)) then true
             else exists (select from bucketd.slots o where o.schedule_id = s.id) end as asks,
         f.at_s + j.jitter_offset_s - c.now_s as wait_s,
         case
-            when not c.alive then 1
-            when s.paused then 2
-            when h.something and (h.everything or s.tenant = any(h.tenants) or s.target_id = any(h.targets)) then 3
+            when not c.alive then 1  -- guard: runner-alive
+            when s.paused then 2  -- guard: pause
+            when h.something and (h.everything or s.tenant = any(h.tenants) or s.target_id = any(h.targets)) then 3  -- guard: hold
             when not (s.timing_version = f.version and f.at >= s.timing_from) and not exists (
                 select from bucketd.schedule_versions v where v.schedule_id = f.id and v.timing_version = f.version
-                    and f.at >= v.valid_from and f.at < v.valid_until) then 4
-            when f.at < s.floor then 5
-            when s.timing_version = f.version and (f.at < s.starts_at or f.at >= s.ends_at) then 6
-            when f.at < c.from_at or f.at >= c.days_through then 7
-            when f.at_s + j.jitter_offset_s > c.now_s then 8
+                    and f.at >= v.valid_from and f.at < v.valid_until) then 4  -- guard: version
+            when f.at < s.floor then 5  -- guard: floor
+            when s.timing_version = f.version and (f.at < s.starts_at or f.at >= s.ends_at) then 6  -- guard: bounds
+            when f.at < c.from_at or f.at >= c.days_through then 7  -- guard: days
+            when f.at_s + j.jitter_offset_s > c.now_s then 8  -- guard: early
             when c.now_s - f.at_s - j.jitter_offset_s > least(s.deadline_s, case
                 when c.now_s - f.at_s - j.jitter_offset_s <= s.misfire_threshold_s then null
                 when s.misfire = 'run_once' and s.timing_version = f.version and (f.next_s = 0
                     or to_timestamp((f.at_s + f.next_s)::float8) >= s.ends_at
                     or f.at_s + f.next_s + s.jitter_offset_s > c.now_s) then null
-                else 0 end) then 9
+                else 0 end) then 9  -- guard: late
             else 0 end as verdict
     from state c cross join held h cross join fire f join bucketd.schedules s on s.id = f.id
     cross join lateral (
@@ -64,7 +64,7 @@ with clock as materialized (
     cross join lateral (
         select s.timing_version > 1 and s.timing_from > c.now - interval '31 minutes' as edited
     ) e
-    order by f.at, f.id
+    order by f.at, f.id  -- guard: lock-order
 ), asking as materialized (
     select distinct on (v.id) v.id, v.at, v.overlap, case when v.edited then (
             select r.scheduled_at from (select distinct unnest(instants) as at from bucketd.claims) i
@@ -115,7 +115,7 @@ select n, verdict, case
         when (select count(*) from made) = (select count(*) from seen where verdict = 0) then true
         else (id, at) in (select schedule_id, scheduled_at from made) end as is_new,
     case when verdict = 0 or %(again)s::boolean then payload end as payload,
-    tenant, name, target_id, timeout_s, case when verdict = 8 then wait_s end as wait_s,
+    tenant, name, target_id, timeout_s, case when verdict in (0, 8) then wait_s end as wait_s,
     case when n = (select min(n) from seen) then (select string_agg(t.target_id || ':' || t.revision, ',') from bucketd.targets t
         where t.target_id in (select target_id from seen)) end as revisions,
     case when n = (select min(n) from seen) then (select string_agg(

@@ -7,40 +7,39 @@ returning runner_id, host, pid;
 -- name: claims
 -- Claims without a live runner, locked against another reaper.
 select c.claim, c.instants from bucketd.claims c
-where not exists (select from bucketd.runners r where r.runner_id = c.runner_id and r.dead_at is null)
+where not exists (select from bucketd.runners r where r.runner_id = c.runner_id and r.dead_at is null)  -- guard: living-claims
 order by c.claim limit %(most)s::int for update of c skip locked;
 
 -- name: recover
 -- The rows of dead claims wake for another attempt; the attempt itself is counted by whoever claims it.
+-- Answers how many.
 with k as (
     select r.scheduled_at, r.schedule_id, r.claim
     from (select distinct i from unnest(%(instants)s::timestamptz[]) i) u
     join bucketd.runs r on r.scheduled_at = u.i
-    where r.claim = any(%(claims)s::bigint[])
+    where r.claim = any(%(claims)s::bigint[])  -- guard: reaped-claims
         and r.scheduled_at >= %(low)s::timestamptz and r.scheduled_at <= %(high)s::timestamptz
     order by r.scheduled_at, r.schedule_id for update of r
-), slots as (
-    insert into bucketd.slots (schedule_id, asked_at, rule, scheduled_at)
-    select k.schedule_id, k.scheduled_at, 'wait', k.scheduled_at from k
-    join bucketd.schedules s on s.id = k.schedule_id and s.overlap <> 'allow'
-    order by k.schedule_id
-    on conflict do nothing
+), woken as (
+    update bucketd.runs r set status = 'retrying', claim = null, wake_at = bucketd.bucketd_now(), reason = 'runner_lost'
+    from k
+    where r.scheduled_at = k.scheduled_at and r.schedule_id = k.schedule_id and r.claim = k.claim
+        and r.scheduled_at >= %(low)s::timestamptz and r.scheduled_at <= %(high)s::timestamptz
+    returning r.schedule_id, r.scheduled_at
 )
-update bucketd.runs r set status = 'retrying', claim = null, wake_at = bucketd.bucketd_now(), reason = 'runner_lost'
-from k
-where r.scheduled_at = k.scheduled_at and r.schedule_id = k.schedule_id and r.claim = k.claim
-    and r.scheduled_at >= %(low)s::timestamptz and r.scheduled_at <= %(high)s::timestamptz;
+select count(*), (select bucketd.keep_slots(array_agg(schedule_id), array_agg(scheduled_at)) from woken) from woken;
 
 -- name: drop_claims
 -- Claims that were recovered.
 delete from bucketd.claims where claim = any(%(claims)s::bigint[]);
 
 -- name: orphans
--- The hourly scan: running rows whose claim is not there, which only a defect can leave behind.
+-- Running rows whose claim is not there. A claim goes in the statement that writes its last result; so only a defect can leave one
+-- behind, or a failover that lost the result of another run of the claim, which the runner had counted.
 update bucketd.runs r set status = 'retrying', claim = null, wake_at = bucketd.bucketd_now(), reason = 'runner_lost'
 where r.claim is not null and r.status = 'running'
     and r.scheduled_at >= bucketd.bucketd_now() - interval '2 days' and r.scheduled_at < bucketd.bucketd_now()
-    and r.started_at < bucketd.bucketd_now() - interval '10 minutes'
+    and r.started_at < bucketd.bucketd_now() - %(older_than_s)s::float8 * interval '1 second'
     and not exists (select from bucketd.claims c where c.claim = r.claim);
 
 -- name: stranded

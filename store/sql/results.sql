@@ -14,7 +14,9 @@ with clock as materialized (
     update bucketd.runs r
     set status = 'succeeded', claim = null, finished_at = k.now, http_status = e.http_status
     from clock k cross join ended e
-    where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
+    where r.scheduled_at = e.at and r.schedule_id = e.id
+        and r.attempt = e.attempt  -- guard: attempt-of-success
+        and r.claim = e.claim  -- guard: claim-of-success
     returning 1
 ), gone as (
     delete from bucketd.claims where claim = any(%(spent)s::bigint[])
@@ -40,21 +42,16 @@ with clock as materialized (
     update bucketd.runs r
     set status = case when e.delay_s is null then 'dead' else 'retrying' end::bucketd.run_status,
         claim = null,
-        wake_at = k.now + e.delay_s * interval '1 second',
+        wake_at = k.now + e.delay_s * interval '1 second',  -- guard: drawn-delay
         finished_at = case when e.delay_s is null then k.now end,
         http_status = e.http_status,
         reason = coalesce(e.reason, r.reason),
         failures = coalesce(r.failures, '[]') || bucketd.failure(r.attempt, r.started_at, k.now, e.http_status, e.error)
     from clock k cross join ended e
-    where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
+    where r.scheduled_at = e.at and r.schedule_id = e.id
+        and r.attempt = e.attempt  -- guard: attempt-of-failure
+        and r.claim = e.claim  -- guard: claim-of-failure
     returning r.schedule_id, r.scheduled_at, r.tenant, r.target_id, r.attempt, r.failures, r.finished_at, r.reason, r.status
-), slots as (
-    -- It is not over: whoever comes next finds it at its slot, however far away that seemed when this one was started.
-    insert into bucketd.slots (schedule_id, asked_at, rule, scheduled_at)
-    select d.schedule_id, d.scheduled_at, 'wait', d.scheduled_at from done d
-    join bucketd.schedules s on s.id = d.schedule_id and s.overlap <> 'allow'
-    where d.status = 'retrying' order by d.schedule_id
-    on conflict do nothing
 ), letters as (
     insert into bucketd.dead_letters (schedule_id, scheduled_at, tenant, name, target_id, payload, reason, attempts, failures, died_at)
     select d.schedule_id, d.scheduled_at, d.tenant, s.name, d.target_id, s.payload, d.reason, d.attempt, d.failures, d.finished_at
@@ -65,7 +62,8 @@ with clock as materialized (
 ), gone as (
     delete from bucketd.claims where claim = any(%(spent)s::bigint[])
 )
-select count(*) from done
+select count(*), (select bucketd.keep_slots(array_agg(schedule_id), array_agg(scheduled_at)) from done where status = 'retrying')
+from done
 
 -- name: accepted
 -- Runs that go on at their targets, after a 202: nobody holds them, and wake_at is when their end must have been reported. One
@@ -81,19 +79,15 @@ with clock as materialized (
     update bucketd.runs r
     set claim = null, wake_at = k.now + e.within_s * interval '1 second', http_status = 202
     from clock k cross join ended e
-    where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
+    where r.scheduled_at = e.at and r.schedule_id = e.id
+        and r.attempt = e.attempt  -- guard: attempt-of-acceptance
+        and r.claim = e.claim  -- guard: claim-of-acceptance
     returning r.schedule_id, r.scheduled_at
-), slots as (
-    -- It stands in no claim any more: whoever comes next has to find it at its slot.
-    insert into bucketd.slots (schedule_id, asked_at, rule, scheduled_at)
-    select d.schedule_id, d.scheduled_at, 'wait', d.scheduled_at from done d
-    join bucketd.schedules s on s.id = d.schedule_id and s.overlap <> 'allow'
-    order by d.schedule_id
-    on conflict do nothing
 ), gone as (
     delete from bucketd.claims where claim = any(%(spent)s::bigint[])
 )
-select count(*) from done
+select count(*), (select bucketd.keep_slots(array_agg(schedule_id), array_agg(scheduled_at)) from done)
+from done
 
 -- name: give_back
 -- Runs that were claimed and never called (a stopping or crowded runner): anybody may take them now. The attempt was not made,
@@ -109,7 +103,9 @@ with clock as materialized (
     set status = 'retrying', claim = null, wake_at = k.now, attempt = r.attempt - 1,
         reason = case when r.attempt > 1 then 'replayed' else r.reason end  -- whoever bought this attempt has it still
     from clock k cross join ended e
-    where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
+    where r.scheduled_at = e.at and r.schedule_id = e.id
+        and r.attempt = e.attempt  -- guard: attempt-of-give-back
+        and r.claim = e.claim  -- guard: claim-of-give-back
     returning 1
 ), gone as (
     delete from bucketd.claims where claim = any(%(spent)s::bigint[])
@@ -131,7 +127,9 @@ with clock as materialized (
     set status = 'deferred', claim = null, attempt = r.attempt - 1, reason = e.reason,
         wake_at = k.now + (1 + random()) * %(within_s)s::float8 * interval '1 second'
     from clock k cross join ended e
-    where r.scheduled_at = e.at and r.schedule_id = e.id and r.attempt = e.attempt and r.claim = e.claim
+    where r.scheduled_at = e.at and r.schedule_id = e.id
+        and r.attempt = e.attempt  -- guard: attempt-of-deferral
+        and r.claim = e.claim  -- guard: claim-of-deferral
     returning 1
 ), gone as (
     delete from bucketd.claims where claim = any(%(spent)s::bigint[])

@@ -3,14 +3,16 @@
 insert into bucketd.runners (runner_id, host, pid, message_version, started_at, heartbeat_at)
 select %(runner)s::uuid, %(host)s, %(pid)s::int, %(message_version)s::smallint, now, now
 from (select bucketd.bucketd_now() as now) k
+returning bucketd.history()
 
 -- name: beat
--- Renews the lease, unless it has run out or the reaper has ended it: what is dead stays dead. No row: dead.
+-- Renews the lease, unless it has run out or the reaper has ended it: what is dead stays dead. No row: dead. Answers the history of Postgres.
 update bucketd.runners set heartbeat_at = k.now
 from (select bucketd.bucketd_now() as now) k
-where runner_id = %(runner)s::uuid and dead_at is null
-    and heartbeat_at > k.now - %(dead_after_s)s::float8 * interval '1 second'
-returning runner_id
+where runner_id = %(runner)s::uuid
+    and dead_at is null  -- guard: dead-for-good
+    and heartbeat_at > k.now - %(dead_after_s)s::float8 * interval '1 second'  -- guard: lapsed-lease
+returning bucketd.history()
 
 -- name: leave
 -- The runner's own end: what it still holds is the reaper's at once.

@@ -11,7 +11,7 @@ select p.partition_id, extract(epoch from p.settled_through)::bigint, p.feed_sna
     extract(epoch from bucketd.bucketd_now())::float8
 from bucketd.partitions p
 join unnest(%(partitions)s::int[], %(epochs)s::bigint[]) u(partition_id, epoch) using (partition_id)
-where p.epoch = u.epoch or not %(compare)s::bool
+where p.epoch = u.epoch or not %(compare)s::bool  -- guard: epoch
 order by p.partition_id
 for update of p;
 
@@ -80,7 +80,7 @@ from (
     select * from bucketd.schedules where change_xid >= pg_snapshot_xmax(%(cursor)s::pg_snapshot)
         and change_xid < pg_snapshot_xmax(pg_current_snapshot())
     union all
-    select * from bucketd.schedules where change_xid = any(array(select pg_snapshot_xip(%(cursor)s::pg_snapshot)))
+    select * from bucketd.schedules where change_xid = any(array(select pg_snapshot_xip(%(cursor)s::pg_snapshot)))  -- guard: late-commits
 ) s
 where get_bit(%(mask)s::bytea, s.partition_id) = 1 and not s.paused
     and not pg_visible_in_snapshot(s.timing_xid, %(cursor)s::pg_snapshot)
@@ -106,7 +106,8 @@ left join lateral (
         and r.scheduled_at >= to_timestamp(%(low)s::bigint) and r.scheduled_at < to_timestamp(%(high)s::bigint)
     limit 1
 ) r on true
-where r.found is null and not s.paused and to_timestamp(u.at_s) >= s.floor
+where r.found is null and not s.paused
+    and to_timestamp(u.at_s) >= s.floor  -- guard: settled-floor
     and to_timestamp(u.at_s) >= (select days_from from bucketd.cluster)
     and ((s.spec_id, s.phase, s.jitter_offset_s) = (u.spec_id, u.phase, u.jitter_offset_s)
         and s.timing_from <= to_timestamp(u.at_s)
@@ -130,7 +131,7 @@ from (select bucketd.bucketd_now() as now) c,
     unnest(%(ids)s::uuid[], %(ats)s::bigint[], %(tenants)s::text[], %(targets)s::int[], %(jitters)s::int[], %(statuses)s::text[],
         %(origins)s::text[], %(missed)s::int[], %(backgrounds)s::bool[], %(reasons)s::text[])
     u(id, at_s, tenant, target_id, jitter, status, origin, missed, background, reason)
-order by u.at_s, u.id
+order by u.at_s, u.id  -- guard: verdict-order
 on conflict (scheduled_at, schedule_id) do update set missed = runs.missed + excluded.missed where excluded.missed > 0;
 
 -- name: floors

@@ -9,7 +9,7 @@ with clock as materialized (
     select bucketd.bucketd_now() as now
 ), state as materialized (
     select k.now from clock k
-    where exists (select from bucketd.runners r where r.runner_id = %(runner)s::uuid and r.dead_at is null
+    where exists (select from bucketd.runners r where r.runner_id = %(runner)s::uuid and r.dead_at is null  -- guard: waking-runner
         and r.heartbeat_at > k.now - %(dead_after_s)s::float8 * interval '1 second')
 ), pinned as materialized (
     select * from bucketd.holds for key share  -- whoever releases waits until what is parked here is there to be found
@@ -37,7 +37,7 @@ with clock as materialized (
 ), live as materialized (
     select scheduled_at, schedule_id, status, origin, attempt, failures, reason, tenant, target_id
     from bucketd.runs
-    where not background and wake_at <= (select now from state) and claim is null
+    where not background and wake_at <= (select now from state) and claim is null  -- guard: wake-at
     order by wake_at limit (select greatest(0, %(room)s::int - count(*)) from busy) for update skip locked
 ), late as materialized (
     select scheduled_at, schedule_id, status, origin, attempt, failures, reason, tenant, target_id
@@ -58,9 +58,9 @@ with clock as materialized (
         case
             when s.id is null then 'cancelled'
             when d.status = 'running' then case when d.attempt >= coalesce(s.max_attempts, t.max_attempts) then 'dead' else 'retrying' end
-            when h.everything or d.tenant = any(h.tenants) or s.target_id = any(
+            when h.everything or d.tenant = any(h.tenants) or s.target_id = any(  -- guard: waking-hold
                 case when d.reason = 'probe' then h.targets_of_users else h.targets end) then 'held'  -- a breaker asks by some runs
-            when d.attempt >= coalesce(s.max_attempts, t.max_attempts) and d.reason is distinct from 'replayed' then 'dead'
+            when d.attempt >= coalesce(s.max_attempts, t.max_attempts) and d.reason is distinct from 'replayed' then 'dead'  -- guard: last-attempt
             else 'running' end::bucketd.run_status as verdict
     from chosen d
     cross join held h
@@ -103,7 +103,7 @@ with clock as materialized (
     update bucketd.runs r
     set status = d.fate,
         claim = case d.fate when 'running' then %(claim)s::bigint end,
-        attempt = d.attempt + (d.fate = 'running')::int,
+        attempt = d.attempt + (d.fate = 'running')::int,  -- guard: attempt-spent
         wake_at = case d.fate when 'held' then 'infinity'::timestamptz
             -- The longer the one before them has been going on, the longer until the next look; the oldest looks first.
             when 'waiting' then k.now + interval '1 second' * least(10, d.nth * greatest(0.1, least(5, 0.5 * coalesce((
@@ -128,7 +128,9 @@ with clock as materialized (
     from clock k cross join judged d
     where r.scheduled_at = d.scheduled_at and r.schedule_id = d.schedule_id
     returning r.scheduled_at, r.schedule_id, r.attempt, r.status, r.reason, r.failures, r.finished_at, r.tenant, r.target_id,
-        d.name, d.payload, d.timeout_s, d.revision, d.reason is not distinct from 'probe' as probe, d.queue, r.background
+        d.name, d.payload, d.timeout_s, d.revision, d.reason is not distinct from 'probe' as probe, d.queue, r.background,
+        case when r.attempt = 1 and r.status = 'running' and r.origin in ('fire', 'late', 'settle')
+            then extract(epoch from k.now - r.scheduled_at)::float8 - r.jitter_offset_s end as late_s
 ), letters as (
     insert into bucketd.dead_letters (schedule_id, scheduled_at, tenant, name, target_id, payload, reason, attempts, failures, died_at)
     select schedule_id, scheduled_at, tenant, name, target_id, payload, reason, attempt, failures, finished_at
@@ -141,10 +143,10 @@ with clock as materialized (
     from clock k where exists (select from taken where status = 'running')
 )
 select schedule_id, scheduled_at, attempt, status::text, tenant, name, target_id, timeout_s,
-    case when status = 'running' then payload end as payload, revision, probe, queue, background
+    case when status = 'running' then payload end as payload, revision, probe, queue, background, late_s
 from taken
 union all
-select schedule_id, taken_from, 0, 'overtaken', '', '', 0, null, null, null, false, null, false from asked where taken_from is not null
+select schedule_id, taken_from, 0, 'overtaken', '', '', 0, null, null, null, false, null, false, null from asked where taken_from is not null
 
 -- name: busy_targets
 -- Targets where runs wait for a place, after one of them, with their revisions. Leaps from key to key: costs those, not what waits.

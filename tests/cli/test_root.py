@@ -80,6 +80,16 @@ def test_config_shows_no_secret(bare: Cli) -> None:
     assert "hunter2" not in bare.done("--dsn", "postgresql://u:hunter2@h/d", "config").out
 
 
+def test_config_tells_what_kind_of_redis_it_is(bare: Cli) -> None:
+    shown = bare.done("--redis-url", "redis+cluster://:hunter2@a:1,b/", "config", "--json")
+    assert shown.json["redis_url"] == "redis+cluster://:***@a:1,b/"
+    assert shown.json["redis_kind"] == "Redis Cluster by a:1, b:6379"
+    assert "Sentinel for main by" in bare.done("--redis-url", "redis+sentinel://:hunter2@a/main", "config").out
+    refused = bare("--redis-url", "redis+cluster://:hunter2@a,,b/", "config")
+    assert (refused.code, "hunter2" in refused.err) == (2, False)
+    assert bare.done("config", "--json").json["redis_kind"] == ""
+
+
 def test_config_file(bare: Cli) -> None:
     with open("bucketd.toml", "w") as file:
         file.write("[bucketd]\nconcurrency = 7\n")

@@ -86,7 +86,7 @@ def test_every_column_that_moves_the_revision_is_told(quiet: Client, sql: psycop
     quiet.schedules.put("a", every("1h", phase=0), target="hook")
     quiet.targets.put("other", "http://localhost:9/")
     stamps = {
-        *("id", "partition_id", "jitter_offset_s", "due_phase", "timing_version", "timing_from", "floor", "revision"),
+        *("id", "partition_id", "tenant_hash", "jitter_offset_s", "due_phase", "timing_version", "timing_from", "floor", "revision"),
         *("change_xid", "timing_xid", "created_at", "updated_at"),
     }
     columns = {

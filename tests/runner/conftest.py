@@ -105,7 +105,7 @@ class World:
 
     def fire(self, schedule: UUID, at_s: int, *, version: int = 1, before_s: int = 60, after_s: int = 60) -> bytes:
         """A packed fire."""
-        return schedule.bytes + version.to_bytes(4, "big") + fires.tail(at_s, before_s, after_s)
+        return schedule.bytes + version.to_bytes(4, "big") + bytes(2) + fires.tail(at_s, before_s, after_s)
 
     def put(self, packed: Iterable[bytes]) -> None:
         """One queue message with these fires."""

@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from bucketd.store.config import Settings
-from bucketd.store.connect import make_redis
 from bucketd.store.queues import make_groups
+from bucketd.store.redis_client import make_redis
 from tests.runner.conftest import World
 from tests.support.proxy import Proxy
 from tests.support.target import Target

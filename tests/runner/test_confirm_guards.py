@@ -12,6 +12,7 @@ from bucketd.store import confirm, runners
 from bucketd.store.clock import utc
 from bucketd.store.confirm import Seen, Verdict
 from bucketd.store.connect import make_pool
+from bucketd.store.fires import ASKED
 from tests.runner.conftest import World
 
 Connection = psycopg.AsyncConnection[Any]
@@ -37,7 +38,7 @@ async def ask(
     hot: Connection, runner_id: UUID, packed: list[bytes], *, claim: int = 7, again: bool = False
 ) -> list[Seen]:
     """The confirm statement's answer for these packed fires."""
-    arrays = confirm.columns([(fire[:16], fire[16:20], fire[20:32]) for fire in packed])
+    arrays = confirm.columns([ASKED.unpack(fire) for fire in packed])
     lines = await confirm.confirm(hot, runner_id, claim, arrays, dead_after_s=30.0, again=again)
     return sorted(Seen._make(line) for line in lines)
 
@@ -259,7 +260,7 @@ async def test_mine_finds_only_rows_of_the_claim(world: World, hot: Connection, 
     packed = [world.fire(world.schedule(target), world.now_s - 5) for _ in range(3)]
     await ask(hot, runner_id, packed[:1], claim=7)
     await ask(hot, runner_id, packed[1:2], claim=8)
-    arrays = confirm.columns([(fire[:16], fire[16:20], fire[20:32]) for fire in packed])
+    arrays = confirm.columns([ASKED.unpack(fire) for fire in packed])
     assert await confirm.mine(hot, 8, arrays) == {2}
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bucketd.runner.headroom import LAG_S, LEAST, Headroom
 from bucketd.runner.run import Claim, Incarnation, Run
 from bucketd.runner.shares import ALONE_S, SLOW_S, Pace, Shares
 from bucketd.runner.turns import BACKGROUND_EVERY, Turns, Waiting
@@ -34,9 +35,39 @@ def _target(target_id: int) -> CallTarget:
     return target
 
 
+def anybody(name: str) -> bool:
+    return True
+
+
 def drawn(turns: Turns, number: int) -> list[Waiting]:
-    found = [turns.next(lambda host: True) for _ in range(number)]
+    found = [turns.next(anybody, anybody) for _ in range(number)]
     return [item for item in found if item is not None]
+
+
+def test_a_tenant_has_less_of_a_loop_that_lags_and_all_of_it_again_when_it_does_not() -> None:
+    headroom = Headroom(256)
+    for _ in range(100):
+        headroom.ticked(0.0)
+    assert headroom.allowance == 256
+    headroom.ticked(LAG_S * 1.1)
+    assert LEAST < headroom.allowance < 256
+    for _ in range(100):
+        headroom.ticked(1.0)
+    assert headroom.allowance == LEAST
+    for _ in range(256):
+        headroom.ticked(LAG_S)
+    assert headroom.allowance == 256
+    assert Headroom(2).allowance == 2
+
+
+def test_turns_pass_over_a_tenant_that_may_not_begin() -> None:
+    turns = Turns()
+    turns.add(waiting("crowd"))
+    turns.add(waiting("small"))
+    item = turns.next(lambda tenant: tenant != "crowd", anybody)
+    assert item is not None
+    assert item.run.tenant == "small"
+    assert turns.next(lambda tenant: tenant != "crowd", anybody) is None
 
 
 def test_turns_go_round_tenants_whatever_waits_of_each() -> None:
@@ -63,10 +94,10 @@ def test_a_host_without_room_is_passed_over() -> None:
     turns = Turns()
     turns.add(waiting("t", 1, "full"))
     turns.add(waiting("t", 2, "free"))
-    item = turns.next(lambda host: host != "full")
+    item = turns.next(anybody, lambda host: host != "full")
     assert item is not None
     assert item.host == "free"
-    assert turns.next(lambda host: host != "full") is None
+    assert turns.next(anybody, lambda host: host != "full") is None
     assert turns.size == 1
 
 

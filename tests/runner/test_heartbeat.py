@@ -6,6 +6,7 @@ import pytest
 
 from bucketd.runner.loop import Runner
 from tests.runner.conftest import World
+from tests.runner.doubt import PATIENT, in_doubt
 from tests.support.target import Reply, Target
 from tests.support.waiting import wait_until
 
@@ -66,19 +67,14 @@ async def test_confirm_notices_its_own_death_before_the_heartbeat(world: World, 
 
 
 async def test_without_a_believed_lease_no_call_begins(world: World, target: Target, hook: int) -> None:
-    async with world.runner() as runner:
-        await wait_until(
-            lambda: world.sql("select 1 from bucketd.runners where heartbeat_at > started_at"),
-            5,
-            "the second heartbeat",
-        )
-        world.put([world.fire(world.schedule(hook), world.now_s - 5)])
-        runner.heartbeat.current.believed_until = 0.0  # as after a sleep of the machine
-        await wait_until(lambda: runner.admission.ready == 1, 5, "a claimed run that waits")
-        assert world.statuses() == {"running": 1}
-        assert runner.lanes.in_flight == 0
-        assert target.requests == []
-        runner.heartbeat.suspect()  # renewed: the row is alive in Postgres
+    fire = world.fire(world.schedule(hook), world.now_s - 5)
+    async with world.runner(**PATIENT) as runner:
+        async with in_doubt(world, runner):
+            world.put([fire])
+            await wait_until(lambda: runner.admission.ready == 1, 10, "a claimed run that waits")
+            assert world.statuses() == {"running": 1}
+            assert runner.lanes.in_flight == 0
+            assert target.requests == []
         await world.until({"succeeded": 1})
 
 

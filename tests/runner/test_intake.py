@@ -7,6 +7,7 @@ import pytest
 
 from bucketd.embedded import Server
 from bucketd.store.config import Settings
+from bucketd.store.fires import FIRE
 from bucketd.store.keys import GROUP
 from tests.runner.conftest import World
 from tests.support.proxy import Proxy
@@ -20,9 +21,9 @@ from tests.support.waiting import wait_until
         b"",
         b"\xc1",
         b"no msgpack",
-        msgpack.packb([2, 0, b"x" * 33]),
-        msgpack.packb([1, 0, b"x" * 34]),
-        msgpack.packb([1, 999, b"x" * 33]),
+        msgpack.packb([2, 0, b"x" * FIRE.size]),
+        msgpack.packb([1, 0, b"x" * (FIRE.size + 1)]),
+        msgpack.packb([1, 999, b"x" * FIRE.size]),
     ],
     ids=["empty", "reserved byte", "text", "unknown version", "torn fire", "no partition"],
 )

@@ -3,19 +3,22 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeAlias
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 from psycopg_pool import AsyncConnectionPool
 
-from bucketd.store import confirm, reap, results, runners, wake
+from bucketd.store import confirm, long_runs, reap, results, runners, wake
 from bucketd.store.arrays import packed_instant, packed_int2, packed_int8
 from bucketd.store.confirm import Seen, Verdict
 from bucketd.store.connect import make_pool
-from bucketd.store.model import run_id
+from bucketd.store.fires import ASKED
+from bucketd.store.long_runs import Outcome
+from bucketd.store.model import instant, run_id
+from bucketd.store.operation import drive_async
 from bucketd.store.results import Failed, Keys
 from bucketd.store.wake import Room, Woken
 from tests.runner.conftest import World
@@ -25,6 +28,7 @@ from tests.support.waiting import wait_until
 Connection = psycopg.AsyncConnection[Any]
 POLICIES = ["skip", "queue_one", "queue_all", "cancel_running"]
 LONG_S = 3_600
+Leave: TypeAlias = "Callable[[World, Runner, UUID, int], Awaitable[None]]"
 
 
 class Runner:
@@ -37,7 +41,7 @@ class Runner:
 
     async def confirm(self, *fires: bytes) -> list[Seen]:
         self.claim += 2
-        arrays = confirm.columns([(fire[:16], fire[16:20], fire[20:32]) for fire in fires])
+        arrays = confirm.columns([ASKED.unpack(fire) for fire in fires])
         lines = await confirm.confirm(
             self.connection, self.runner_id, self.claim, arrays, dead_after_s=30.0, again=False
         )
@@ -142,16 +146,65 @@ async def test_a_slot_is_asked_for_only_if_the_call_can_last_until_the_next_one(
     assert bool(world.sql("select 1 from bucketd.slots")) == asks
 
 
-async def test_what_failed_and_is_to_be_tried_again_is_not_over(world: World, one: Runner) -> None:
-    """However far away the next occurrence seemed: whoever left the happy path stands at the slot."""
+async def failed(world: World, one: Runner, schedule: UUID, at_s: int) -> None:
+    await results.write_failed(one.connection, keys(one, schedule, at_s), [Failed(500, "no", 60.0, None)], [one.claim])
+
+
+async def accepted(world: World, one: Runner, schedule: UUID, at_s: int) -> None:
+    await results.write_accepted(one.connection, keys(one, schedule, at_s), [60], [one.claim])
+
+
+async def lost(world: World, one: Runner, schedule: UUID, at_s: int) -> None:
+    """The runner dies; another goes on."""
+    world.sql("update bucketd.claims set runner_id = %s", uuid4())
+    assert (await reap.recover(one.connection))[1] == 1
+
+
+async def reported_failed(world: World, one: Runner, schedule: UUID, at_s: int) -> None:
+    """Before the 202 was written."""
+    run = await drive_async(long_runs.find(schedule, instant(at_s * 1_000_000)), one.connection)
+    await drive_async(long_runs.complete(run, 1, Outcome("no"), 0.5), one.connection)
+
+
+async def reported_alive(world: World, one: Runner, schedule: UUID, at_s: int) -> None:
+    """Before the 202 was written."""
+    run = await drive_async(long_runs.find(schedule, instant(at_s * 1_000_000)), one.connection)
+    await drive_async(long_runs.heartbeat(run, 1), one.connection)
+
+
+def keys(one: Runner, schedule: UUID, at_s: int) -> Keys:
+    return Keys([schedule.bytes], [packed_instant(at_s * 1_000_000)], [packed_int2(1)], [packed_int8(one.claim)])
+
+
+@pytest.mark.parametrize("slot", ["no slot", "the slot of a run that ended"])
+@pytest.mark.parametrize("leave", [failed, accepted, lost, reported_failed, reported_alive])
+async def test_who_leaves_the_happy_path_stands_at_the_slot(leave: Leave, slot: str, world: World, one: Runner) -> None:
+    """However far away the next occurrence seemed."""
+    schedule = world.schedule(world.target("http://h/", complete_within_s=60), overlap="skip")
+    at = world.now_s - 50
+    if slot != "no slot":
+        await one.confirm(world.fire(schedule, at - 5))
+        finish(world)
+    await one.confirm(world.fire(schedule, at, after_s=LONG_S))
+    await leave(world, one, schedule, at)
+    (line,) = await one.confirm(world.fire(schedule, at + 40, after_s=LONG_S))
+    assert line.verdict == Verdict.OVERLAP
+    assert [row["scheduled_at"].timestamp() for row in world.sql("select scheduled_at from bucketd.slots")] == [at]
+
+
+async def test_a_slot_of_a_run_that_goes_on_is_not_taken_by_one_that_leaves_the_happy_path(
+    world: World, one: Runner
+) -> None:
     schedule = world.schedule(world.target("http://h/"), overlap="skip")
     at = world.now_s - 50
     await one.confirm(world.fire(schedule, at, after_s=LONG_S))
-    keys = Keys([schedule.bytes], [packed_instant(at * 1_000_000)], [packed_int2(1)], [packed_int8(one.claim)])
-    await results.write_failed(one.connection, keys, [Failed(500, "no", 60.0, None)], [one.claim])
-    (line,) = await one.confirm(world.fire(schedule, at + 40, after_s=LONG_S))
-    assert line.verdict == Verdict.OVERLAP
-    assert states(world, schedule) == ["retrying", "skipped overlap"]
+    claim = one.claim
+    world.run(schedule, at + 10, "running", attempt=1)
+    world.sql("insert into bucketd.slots (schedule_id, asked_at, rule, scheduled_at) select %s, t, 'wait', t"
+              " from to_timestamp(%s) t", schedule, at + 10)  # fmt: skip
+    one.claim = claim
+    await failed(world, one, schedule, at)
+    assert [row["scheduled_at"].timestamp() for row in world.sql("select scheduled_at from bucketd.slots")] == [at + 10]
 
 
 async def test_after_an_edit_the_run_before_is_looked_for(world: World, one: Runner) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bucketd.runner.admission import LEAST_WINDOW, Admission
-from bucketd.runner.backlog import Backlog, Message
+from bucketd.runner.backlog import CROWD_BATCH, Backlog, Message
 from bucketd.runner.bodies import body, moment_of, moment_of_tail
 from bucketd.runner.outage import Cause, cause
 from bucketd.runner.run import ClaimBook, Incarnation, Run, counted
@@ -24,23 +24,23 @@ AT = 1_796_000_000
 
 
 def packed(*ids: int, at: int = AT) -> bytes:
-    return b"".join(UUID(int=n).bytes + b"\0\0\0\1" + tail(at, None, 60) for n in ids)
+    return b"".join(UUID(int=n).bytes + b"\0\0\0\1\0\0" + tail(at, None, 60) for n in ids)
 
 
-def put(backlog: Backlog, data: bytes) -> Message:
+def put(backlog: Backlog, data: bytes, *, crowd: bool = False) -> Message:
     message = Message("s", b"1")
     message.open = len(data) // fires.FIRE.size
-    backlog.put(message, data)
+    backlog.put(message, data, crowd=crowd)
     return message
 
 
 async def test_a_backlog_gives_fires_in_order_with_their_messages() -> None:
     backlog = Backlog(100)
     first, second = put(backlog, packed(1, 2, 3)), put(backlog, packed(4, 5))
-    taken, owners = backlog.take(4)
+    taken, owners, _ = backlog.take(4)
     assert [UUID(bytes=fire[0]).int for fire in taken] == [1, 2, 3, 4]
     assert owners == [first] * 3 + [second]
-    assert taken[0][1:] == (b"\0\0\0\1", tail(AT, None, 60)[:12])
+    assert taken[0][1:] == (b"\0\0\0\1", tail(AT, None, 60))
     assert backlog.size == 1
     assert backlog.some.is_set()
     assert len(backlog.take(4)[0]) == 1
@@ -50,7 +50,7 @@ async def test_a_backlog_gives_fires_in_order_with_their_messages() -> None:
 async def test_a_backlog_never_gives_a_key_twice_at_once() -> None:
     backlog = Backlog(100)
     put(backlog, packed(1, 2, 1) + packed(1, at=AT + 60))
-    taken, owners = backlog.take(10)
+    taken, owners, _ = backlog.take(10)
     assert len(taken) == len(owners) == 3  # id 1 at two instants is two keys
     assert backlog.size == 1
     assert len(backlog.take(10)[0]) == 1
@@ -59,14 +59,42 @@ async def test_a_backlog_never_gives_a_key_twice_at_once() -> None:
 async def test_a_full_backlog_stops_reading_until_what_it_keeps_is_decided() -> None:
     backlog = Backlog(3)
     put(backlog, packed(1, 2, 3))
-    assert not backlog.room.is_set()
-    taken, owners = backlog.take(3)
-    assert backlog.room.is_set()
+    assert not backlog.room(crowd=False).is_set()
+    taken, owners, _ = backlog.take(3)
+    assert backlog.room(crowd=False).is_set()
     backlog.keep_for(taken, owners, 0.01)
     assert backlog.size == 0
-    assert not backlog.room.is_set()
+    assert not backlog.room(crowd=False).is_set()
     await asyncio.wait_for(backlog.some.wait(), 1)
     assert backlog.take(3)[0] == taken
+
+
+async def test_a_crowd_is_taken_after_all_others_in_small_batches_and_never_by_everybody() -> None:
+    backlog = Backlog(4_000, confirmers=3)
+    put(backlog, packed(*range(1_000, 4_000)), crowd=True)
+    put(backlog, packed(1, 2))
+    assert (len(backlog.take(2_000)[0]), backlog.size) == (2, 3_000)
+    batches = [backlog.take(2_000) for _ in range(2)]
+    assert [(len(taken), crowd) for taken, _, crowd in batches] == [(CROWD_BATCH, True)] * 2
+    assert not backlog.some.is_set(), "one confirmer is left for whoever comes next"
+    put(backlog, packed(3))
+    assert backlog.some.is_set()
+    assert [UUID(bytes=fire[0]).int for fire in backlog.take(2_000)[0]] == [3]
+    assert not backlog.some.is_set()
+    backlog.crowd_decided()
+    assert backlog.some.is_set()
+
+
+async def test_a_crowd_that_is_alone_has_all_confirmers_and_whole_batches() -> None:
+    backlog = Backlog(4_000, confirmers=3)
+    put(backlog, packed(*range(1_000, 7_000)), crowd=True)
+    assert [len(backlog.take(2_000)[0]) for _ in range(3)] == [2_000] * 3
+
+
+async def test_a_full_line_of_a_crowd_keeps_no_other_reading_out() -> None:
+    backlog = Backlog(3, confirmers=3)
+    put(backlog, packed(1, 2, 3), crowd=True)
+    assert (backlog.room(crowd=True).is_set(), backlog.room(crowd=False).is_set()) == (False, True)
 
 
 SETTINGS = Settings.load({}, concurrency=100, confirm_batch=1000)
@@ -189,6 +217,7 @@ def test_a_body_is_json_and_carries_its_run(
         (psycopg.errors.DeadlockDetected(), Cause.PASSING),
         (psycopg.errors.AdminShutdown(), Cause.PASSING),
         (psycopg.errors.DiskFull(), Cause.PASSING),
+        (psycopg.errors.ReadOnlySqlTransaction(), Cause.PASSING),
         (psycopg.errors.CheckViolation(), Cause.ROW),
         (psycopg.errors.NumericValueOutOfRange(), Cause.ROW),
         (psycopg.errors.UndefinedTable(), Cause.ROW),

@@ -9,6 +9,7 @@ import pytest
 from bucketd.store import confirm, expand, runners, wake
 from bucketd.store.confirm import Busy, Verdict
 from bucketd.store.connect import make_pool
+from bucketd.store.fires import ASKED
 from bucketd.store.wake import Room, Woken
 from tests.runner.conftest import World
 
@@ -127,7 +128,7 @@ async def test_a_fire_of_a_key_for_which_rows_wait_joins_them_at_once(
     async with make_pool(world.settings, application="test", size=1, hot=True) as pool, pool.connection() as connection:
         runner_id = uuid4()
         await runners.join(connection, runner_id, host="test", pid=1)
-        arrays = confirm.columns([(fire[:16], fire[16:20], fire[20:32]) for fire in fires])
+        arrays = confirm.columns([ASKED.unpack(fire) for fire in fires])
         lines = await confirm.confirm(connection, runner_id, 7, arrays, dead_after_s=30.0, again=False, busy=waiting)
     said = {line.n: (line.verdict, line.is_new) for line in map(confirm.Seen._make, lines)}
     rows = {row["schedule_id"]: row for row in world.runs()}

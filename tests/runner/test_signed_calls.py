@@ -164,3 +164,13 @@ async def test_no_secret_reaches_the_log_or_the_rows_of_a_run_that_failed(
     rows = json.dumps([*world.runs(), *world.sql("select * from bucketd.dead_letters")], default=str)
     assert hidden not in rows + caplog.text
     assert KEY not in rows + caplog.text
+
+
+async def test_what_a_request_says_of_the_time_is_the_clusters(world: World, target: Target, hook: int) -> None:
+    """This machine's clock may be an hour off, and a receiver would refuse every call."""
+    world.shift_clock("1 hour")
+    world.put([world.fire(world.schedule(hook), world.now_s - 5)])
+    async with world.runner():
+        await world.until({"succeeded": 1})
+    (request,) = target.requests
+    assert abs(int(request.headers["webhook-timestamp"]) - world.now_s) < 30

@@ -1,11 +1,12 @@
 """Step 2: never early, never lost, bounded, and asleep until the next fire is due."""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from bucketd.scheduler.drainer import IDLE_PAUSE_S
-from bucketd.store.buckets import Drained, FenceState
+from bucketd.store.buckets import BucketId, Drained, FenceState
 from bucketd.store.keys import shard_of
 from tests.scheduler.world import World
 
@@ -47,7 +48,9 @@ async def test_a_full_queue_leaves_what_is_due_in_its_bucket(world: World) -> No
     assert await world.drain(scheduler) == 1_000
     report = await scheduler.drainer.run_once()
     assert report.queue_full
-    assert scheduler.drainer.pause_s(report) == 0.05
+    far = replace(report, next_due_s=world.minute + 3_600)
+    assert scheduler.drainer.pause_s(far) == 0.05, "a full queue is looked at again soon"
+    assert scheduler.drainer.pause_s(replace(report, next_due_s=world.minute)) == 0, "sooner if something else is due"
     planned = [await world.planned(id) for id in ids]
     left = sum(at <= world.minute + 59 for ats in planned for at in ats)
     assert left >= 30 * 60 - 1_000
@@ -62,6 +65,19 @@ async def test_a_full_queue_leaves_what_is_due_in_its_bucket(world: World) -> No
         assert ats[: len(expected)] == expected
 
 
+async def test_what_is_due_under_a_lease_that_ran_out_is_not_waited_for(world: World) -> None:
+    """Both stores are away, so the lease stays where it is: the drainer must not look at its buckets for ever without a pause."""
+    world.rows.every(10)
+    scheduler = await world.scheduler()
+    await scheduler.planner.run_once()
+    await world.turn_to(world.minute + 30)
+    for partition in scheduler.node.owned.values():
+        partition.believed_until = 0.0
+    report = await scheduler.drainer.run_once()
+    assert (report.scripts, report.next_due_s) == (0, None)
+    assert scheduler.drainer.pause_s(report) > 1
+
+
 async def test_a_bucket_two_minutes_past_its_minute_is_deleted_undrained(world: World) -> None:
     id = world.rows.every(10)
     scheduler = await world.scheduler()
@@ -71,7 +87,7 @@ async def test_a_bucket_two_minutes_past_its_minute_is_deleted_undrained(world: 
     report = await scheduler.drainer.run_once()
     assert report.expired == 0
     await world.consume(confirm_fires=False)
-    await world.redis.zadd(world.keys.bucket(id.bytes[15], world.minute // 60), {b"x" * 33: world.minute * 1_000})
+    await world.redis.zadd(world.keys.bucket(id.bytes[15], world.minute // 60), {b"x" * 34: world.minute * 1_000})
     scheduler.node.owned[id.bytes[15]].expect(world.minute // 60, world.minute * 1_000)
     await world.turn_to(world.minute + 180)
     report = await scheduler.drainer.run_once()
@@ -86,15 +102,16 @@ async def test_a_write_during_a_drain_is_not_forgotten(world: World) -> None:
     await scheduler.planner.run_once()
     minute = world.minute // 60
     partition = scheduler.node.owned[3]
+    bucket = BucketId(3, minute)
     partition.expect(minute, world.minute * 1_000)
-    seen = partition.buckets[minute].writes
+    seen = partition.buckets[bucket].writes
     partition.expect(minute, world.minute * 1_000 + 30_000)
-    scheduler.drainer._note(partition, minute, seen, Drained(FenceState.HELD, 0, None, 0))
-    assert minute in partition.buckets
-    scheduler.drainer._note(partition, minute, seen, Drained(FenceState.HELD, 5, world.minute * 1_000 + 50_000, 5))
-    assert partition.buckets[minute].due_ms == world.minute * 1_000, "the earlier time stands until the next look"
-    scheduler.drainer._note(partition, minute, seen + 1, Drained(FenceState.HELD, 5, None, 5))
-    assert minute not in partition.buckets
+    scheduler.drainer._note(partition, bucket, seen, Drained(FenceState.HELD, 0, None, 0))
+    assert bucket in partition.buckets
+    scheduler.drainer._note(partition, bucket, seen, Drained(FenceState.HELD, 5, world.minute * 1_000 + 50_000, 5))
+    assert partition.buckets[bucket].due_ms == world.minute * 1_000, "the earlier time stands until the next look"
+    scheduler.drainer._note(partition, bucket, seen + 1, Drained(FenceState.HELD, 5, None, 5))
+    assert bucket not in partition.buckets
 
 
 @pytest.mark.parametrize("count", [1, 130])

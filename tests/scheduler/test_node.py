@@ -54,7 +54,7 @@ async def test_it_does_not_start_on_a_schema_or_a_redis_that_does_not_fit(
         await scheduler.open()
     await scheduler.close()
     world.rows.sql("delete from bucketd.migrations where name = '9999_later'")
-    monkeypatch.setattr("bucketd.store.connect.REDIS_MIN", (99, 0))
+    monkeypatch.setattr("bucketd.store.redis_client.REDIS_MIN", (99, 0))
     scheduler = Scheduler(world.settings)
     with pytest.raises(UnfitRedis):
         await scheduler.open()

@@ -176,3 +176,17 @@ async def test_an_interrupted_release_is_finished_while_others_are_on_hold(
     world.rows.sql("insert into bucketd.holds (scope) values ('all')")
     world.rows.sql("delete from bucketd.holds where scope = 'tenant'")
     assert (await scheduler.reaper.run_once()).runs == 0
+
+
+async def test_runs_without_a_claim_wake_at_once_in_another_history_of_postgres(world: World) -> None:
+    """A failover took back the result of one run of a claim; its runner had counted that, and then deleted the claim with the last."""
+    scheduler = await world.scheduler()
+    claimed(world, None, 11)
+    assert (await scheduler.reaper.run_once()).runs == 0
+    assert runs(world) == [("running", 11, 2, None, None, 3)]
+    assert scheduler.node.history is not None
+    scheduler.node.history = "another"
+    assert (await scheduler.reaper.run_once()).runs == 3
+    assert runs(world) == [("retrying", None, 2, True, "runner_lost", 3)]
+    claimed(world, None, 12)  # for a while: runners hear of it later
+    assert (await scheduler.reaper.run_once()).runs == 3

@@ -19,7 +19,7 @@ from bucketd.scheduler.node import Scheduler
 from bucketd.store import confirm, queues, runners
 from bucketd.store.claims import new_claim
 from bucketd.store.clock import Clock
-from bucketd.store.fires import FIRE, decode_message
+from bucketd.store.fires import ASKED, FIRE, decode_message
 from bucketd.store.keys import SHARDS, shard_of
 from tests.scheduler.draws import PARTITIONS
 from tests.scheduler.edits import CALM_SHARDS, Edits
@@ -139,7 +139,7 @@ class Timeline:
 
     async def _confirm(self, fires: list[bytes]) -> None:
         for start in range(0, len(fires), 2_000):
-            arrays = confirm.columns([(one[:16], one[16:20], one[20:32]) for one in fires[start : start + 2_000]])
+            arrays = confirm.columns([ASKED.unpack(one) for one in fires[start : start + 2_000]])
             lines = await confirm.confirm(
                 self._connection, self._runner, new_claim(), arrays, dead_after_s=30, again=False
             )

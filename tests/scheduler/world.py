@@ -15,9 +15,9 @@ from bucketd.store import confirm, partitions, queues, runners
 from bucketd.store.claims import new_claim
 from bucketd.store.clock import Clock
 from bucketd.store.config import Settings
-from bucketd.store.connect import make_redis
-from bucketd.store.fires import Fire, decode_message, unpack
+from bucketd.store.fires import ASKED, FIRE, Fire, decode_message, unpack
 from bucketd.store.keys import PARTITIONS, Keys
+from bucketd.store.redis_client import make_redis
 from tests.support.rows import Rows
 
 LEASE = {"lease_ttl_s": 30.0, "lease_renew_s": 1.0, "lease_margin_s": 1.0}  # a busy machine must not lose it
@@ -99,7 +99,7 @@ class World:
             packed = [fires for entry in entries if entry.raw for _, fires in [decode_message(entry.raw)]]
             taken += [fire for one in packed for fire in unpack(one)]
             if confirm_fires:
-                await self._confirm([one[i : i + 33] for one in packed for i in range(0, len(one), 33)])
+                await self._confirm([one[i : i + FIRE.size] for one in packed for i in range(0, len(one), FIRE.size)])
             done: dict[str, list[bytes]] = {}
             for entry in entries:
                 done.setdefault(entry.stream, []).append(entry.entry_id)
@@ -115,7 +115,7 @@ class World:
             self.rows.sql(
                 "update bucketd.runners set heartbeat_at = bucketd.bucketd_now() where runner_id = %s", self._runner
             )
-            arrays = confirm.columns([(fire[:16], fire[16:20], fire[20:32]) for fire in dict.fromkeys(fires)])
+            arrays = confirm.columns([ASKED.unpack(fire) for fire in dict.fromkeys(fires)])
             await confirm.confirm(connection, self._runner, new_claim(), arrays, dead_after_s=30, again=False)
 
     async def settle(self, scheduler: Scheduler) -> settling.Report:

@@ -9,8 +9,8 @@ import pytest_asyncio
 from redis.asyncio import Redis
 
 from bucketd.store.config import Settings
-from bucketd.store.connect import make_redis
 from bucketd.store.keys import Keys
+from bucketd.store.redis_client import make_redis
 from tests.support.databases import Databases
 from tests.support.rows import Rows
 

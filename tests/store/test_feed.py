@@ -11,8 +11,8 @@ from bucketd.timing import EverySpec
 from tests.support.rows import Rows
 
 
-async def changed(connection: psycopg.AsyncConnection[Any], cursor: str) -> tuple[str, list[UUID]]:
-    cursor, found = await feed.schedules(connection, cursor, 1_000)
+async def changed(connection: psycopg.AsyncConnection[Any], cursor: feed.Cursor) -> tuple[feed.Cursor, list[UUID]]:
+    cursor, found = await feed.schedules(connection, cursor.snapshot, 1_000)
     assert found is not None
     return cursor, [row.id for row in found]
 
@@ -20,7 +20,7 @@ async def changed(connection: psycopg.AsyncConnection[Any], cursor: str) -> tupl
 async def test_each_write_is_seen_once(connection: psycopg.AsyncConnection[Any], rows: Rows) -> None:
     cursor = await feed.snapshot(connection)
     id = rows.every(60, 7, jitter_s=5)
-    cursor, found = await feed.schedules(connection, cursor, 10)
+    cursor, found = await feed.schedules(connection, cursor.snapshot, 10)
     assert found == [
         feed.ChangedSchedule(
             id,
@@ -28,7 +28,7 @@ async def test_each_write_is_seen_once(connection: psycopg.AsyncConnection[Any],
             rows.of(id, "spec_id"),
             7,
             rows.of(id, "jitter_offset_s"),
-            1,
+            id.bytes + (1).to_bytes(4, "big") + rows.of(id, "tenant_hash").to_bytes(2, "big"),
             False,
             rows.of(id, "extract(epoch from greatest(floor, timing_from))::float8"),
         )
@@ -36,9 +36,9 @@ async def test_each_write_is_seen_once(connection: psycopg.AsyncConnection[Any],
     cursor, ids = await changed(connection, cursor)
     assert ids == []
     rows.sql("update bucketd.schedules set paused = true, phase = 8 where id = %s", id)
-    cursor, found = await feed.schedules(connection, cursor, 10)
+    cursor, found = await feed.schedules(connection, cursor.snapshot, 10)
     assert found is not None
-    assert [(row.timing_version, row.phase, row.paused) for row in found] == [(2, 8, True)]
+    assert [(row.head[16:20], row.phase, row.paused) for row in found] == [(b"\0\0\0\2", 8, True)]
     rows.sql("update bucketd.schedules set floor = floor + interval '1 day' where id = %s", id)
     assert (await changed(connection, cursor))[1] == [], "settling raises floors without telling anybody"
 
@@ -117,8 +117,8 @@ async def test_more_than_asked_for_is_told_as_such(connection: psycopg.AsyncConn
     cursor = await feed.snapshot(connection)
     for _ in range(3):
         rows.every(60)
-    assert (await feed.schedules(connection, cursor, 2))[1] is None
-    found = (await feed.schedules(connection, cursor, 3))[1]
+    assert (await feed.schedules(connection, cursor.snapshot, 2))[1] is None
+    found = (await feed.schedules(connection, cursor.snapshot, 3))[1]
     assert found is not None
     assert len(found) == 3
 
@@ -158,7 +158,11 @@ async def test_ids_of_a_restored_dump_do_not_come_again_with_each_look(
 
 
 async def test_xmax_rises_with_each_transaction(connection: psycopg.AsyncConnection[Any], rows: Rows) -> None:
-    before = feed.xmax(await feed.snapshot(connection))
+    before = await feed.snapshot(connection)
     rows.every(60)
-    assert feed.xmax(await feed.snapshot(connection)) > before
+    after = await feed.snapshot(connection)
+    assert feed.xmax(after.snapshot) > feed.xmax(before.snapshot)
+    assert after.follows(before)
+    assert not before.follows(after)
+    assert not after._replace(history="another").follows(before)
     assert feed.xmax("10:12:10,11") == 12

@@ -48,7 +48,7 @@ def table(rows: Rows) -> list[dict[str, Any]]:
                 every_s = random.choice([60, 3_600])
                 rows.every(every_s, random.randrange(every_s), paused=paused, jitter_s=jitter_s)
         rows.sql("update bucketd.schedules set phase = phase + 1 where mod(spec_id, 2) = 0 and phase between 1 and 20")
-    names = "id, partition_id, spec_id, due_phase, jitter_offset_s, timing_version, paused"
+    names = "id, partition_id, spec_id, due_phase, jitter_offset_s, timing_version, tenant_hash, paused"
     found = rows.sql(f"select {names} from bucketd.schedules")
     return [dict(zip(names.split(", "), row, strict=True)) for row in found]
 
@@ -63,7 +63,7 @@ def flat(found: list[Heads], shape: Struct) -> Answer:
 
 
 def head(row: dict[str, Any]) -> bytes:
-    packed: bytes = row["id"].bytes + row["timing_version"].to_bytes(4, "big")
+    packed: bytes = row["id"].bytes + row["timing_version"].to_bytes(4, "big") + row["tenant_hash"].to_bytes(2, "big")
     return packed
 
 

@@ -8,8 +8,8 @@ import pytest
 from redis.asyncio import Redis
 
 from bucketd.store import buckets, leases, scripts
-from bucketd.store.buckets import Drained, Entries, Fence, FenceState
-from bucketd.store.fires import decode_message, tail
+from bucketd.store.buckets import BucketId, Drained, Entries, Fence, FenceState
+from bucketd.store.fires import FIRE, decode_message, tail
 from bucketd.store.keys import GROUP, Keys
 
 MINUTE = 29_000_000
@@ -19,7 +19,7 @@ P = 37
 
 def fire(n: int) -> bytes:
     """A fire that differs from every other."""
-    return n.to_bytes(16, "big") + bytes(4) + tail(MINUTE * 60 + n, None, None)
+    return n.to_bytes(16, "big") + bytes(6) + tail(MINUTE * 60 + n, None, None)
 
 
 def flat(count: int, step_ms: int = 1_000) -> list[int | bytes]:
@@ -42,13 +42,13 @@ async def fill(redis: Redis, keys: Keys, fence: Fence, count: int) -> FenceState
     """Raises the fence and plans `count` fires under it."""
     await scripts.run(redis, "fence", [keys.fence(P)], [fence.epoch, fence.token])
     planned = fence._replace(plan_seq=1)
-    return (await plan(redis, keys, {(P, MINUTE): flat(count)}, [planned]))[0]
+    return (await plan(redis, keys, {BucketId(P, MINUTE): flat(count)}, [planned]))[0]
 
 
 async def drain(
     redis: Redis, keys: Keys, fence: Fence, now_ms: int, *, batch: int = 1_000, cap: int = 50_000, compare: bool = True
 ) -> Drained:
-    found = await buckets.drain(redis, keys, [(fence, MINUTE)], now_ms, batch=batch, queue_cap=cap, compare=compare)
+    found = await buckets.drain(redis, keys, [(fence, BucketId(P, MINUTE))], now_ms, batch=batch, queue_cap=cap, compare=compare)
     return found[0]
 
 
@@ -59,7 +59,7 @@ async def queued(redis: Redis, keys: Keys) -> list[bytes]:
     for _, fields in messages:
         partition, packed = decode_message(fields[b"m"])
         assert partition == P
-        fires += [packed[i : i + 33] for i in range(0, len(packed), 33)]
+        fires += [packed[i : i + FIRE.size] for i in range(0, len(packed), FIRE.size)]
     return fires
 
 
@@ -199,8 +199,8 @@ async def test_two_partitions_of_a_shard_share_the_cap(redis: Redis, keys: Keys,
     assert keys.queue(other) == keys.queue(P)
     for partition in (P, other):
         await scripts.run(redis, "fence", [keys.fence(partition)], [1, token])
-        await plan(redis, keys, {(partition, MINUTE): flat(10)}, [Fence(partition, 1, token, 1)])
-    wanted = [(Fence(partition, 1, token, 1), MINUTE) for partition in (P, other)]
+        await plan(redis, keys, {BucketId(partition, MINUTE): flat(10)}, [Fence(partition, 1, token, 1)])
+    wanted = [(Fence(partition, 1, token, 1), BucketId(partition, MINUTE)) for partition in (P, other)]
     found = await buckets.drain(redis, keys, wanted, START_MS + 60_000, batch=8, queue_cap=12, compare=True)
     assert [one.fires for one in found] == [8, 4]
 
@@ -219,7 +219,7 @@ async def test_xadd_comes_before_zrem(redis: Redis, keys: Keys, token: str) -> N
 async def test_planning_twice_changes_nothing(redis: Redis, keys: Keys, token: str) -> None:
     fence = Fence(P, 1, token, 1)
     await fill(redis, keys, fence, 5)
-    await plan(redis, keys, {(P, MINUTE): flat(5)}, [fence._replace(plan_seq=2)])
+    await plan(redis, keys, {BucketId(P, MINUTE): flat(5)}, [fence._replace(plan_seq=2)])
     assert await redis.zcard(keys.bucket(P, MINUTE)) == 5
     assert 0 < await redis.ttl(keys.bucket(P, MINUTE)) <= buckets.KEEP_S
 
@@ -230,9 +230,9 @@ async def test_many_members_go_in_several_commands_and_pipelines(
 ) -> None:
     monkeypatch.setattr(buckets, "PIPELINE_MEMBERS", most)
     await scripts.run(redis, "fence", [keys.fence(P)], [1, token])
-    entries = {(P, MINUTE): flat(2_500, 1), (P, MINUTE + 1): flat(10), (P + 16, MINUTE): flat(1_200)}
+    entries = {BucketId(P, MINUTE): flat(2_500, 1), BucketId(P, MINUTE + 1): flat(10), BucketId(P + 16, MINUTE): flat(1_200)}
     assert await plan(redis, keys, entries, [Fence(P, 1, token, 1)]) == [FenceState.HELD]
-    counts = [await redis.zcard(keys.bucket(partition, minute)) for partition, minute in entries]
+    counts = [await redis.zcard(keys.bucket(*bucket)) for bucket in entries]
     assert counts == [2_500, 10, 1_200]
     assert await redis.zscore(keys.bucket(P, MINUTE), fire(2_499)) == START_MS + 2_499
 
@@ -256,7 +256,7 @@ async def test_leases_are_taken_renewed_and_released_by_their_holder_alone(redis
     me, you = uuid4(), uuid4()
     assert await leases.take(redis, keys, [1, 2, 17], me, 10) == [1, 2, 17]
     assert await leases.take(redis, keys, [2, 3], you, 10) == [3]
-    assert await leases.renew(redis, keys, [1, 2, 3, 17, 200], me, 20) == [3, 200]
+    assert await leases.renew(redis, keys, [1, 2, 3, 17, 200], me, 20) == ([3, 200], [])
     assert 19 <= await redis.ttl(keys.lease(1)) <= 20
     assert await redis.ttl(keys.lease(3)) <= 10, "a foreign lease is not prolonged"
     await leases.release(redis, keys, [1, 3], me)

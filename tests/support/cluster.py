@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
-import redis
 
 from bucketd.client import Client
 from bucketd.store.config import Settings
 from bucketd.store.keys import PARTITIONS, Keys
+from bucketd.store.redis_sync import make_sync_redis
 from tests.support.processes import Process, Processes
 from tests.support.target import Target
 from tests.support.waiting import wait_until
@@ -49,7 +49,7 @@ class Cluster:
         self.offset_s = 0.0
         self.dsn = settings.dsn.get_secret_value()
         self.postgres = psycopg.connect(self.dsn, autocommit=True)
-        self.redis = redis.Redis.from_url(settings.redis_url.get_secret_value())
+        self.redis = make_sync_redis(settings)
         self.keys = Keys(settings.redis_prefix)
         self.client = Client(
             self.dsn, redis_url=settings.redis_url.get_secret_value(), redis_prefix=settings.redis_prefix

@@ -232,7 +232,7 @@ class Outage:
             slots = stretch.rule.slots(stretch.from_s, min(stretch.until_s, self.through_s + 1))
             for n, at_s in enumerate(slots, 1):
                 shared = tail(at_s, FAR, slots[n] - at_s if n < len(slots) else FAR)
-                (fire,) = members(story.id.bytes + version.to_bytes(4, "big"), shared)
+                (fire,) = members(story.id.bytes + version.to_bytes(4, "big") + bytes(2), shared)
                 yield at_s + stretch.jitter_s, fire
 
     def _first_version(self, story: Story) -> int:

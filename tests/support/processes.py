@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bucketd.store.config import Settings
@@ -101,10 +101,13 @@ class Processes:
         self._directory = directory
         self._started: list[Process] = []
 
-    def start(self, *arguments: str, name: str | None = None, env: Mapping[str, str] | None = None) -> Process:
-        """`python -m bucketd *arguments`; `env` on top of `environment()`. Its log is called `name`."""
+    def start(
+        self, *arguments: str, name: str | None = None, env: Mapping[str, str] | None = None, under: Sequence[str] = ()
+    ) -> Process:
+        """`python -m bucketd *arguments`; `env` on top of `environment()`. Its log is called `name`. `under`: a command that becomes
+        the one that follows it, as `ip netns exec` does."""
         name = f"{name or arguments[0]}-{len(self._started)}"
-        command = [sys.executable, "-m", "bucketd", *arguments]
+        command = [*under, sys.executable, "-m", "bucketd", *arguments]
         process = Process(name, command, {**self.environment(), **(env or {})}, self._directory / f"{name}.log")
         self._started.append(process)
         return process
@@ -120,8 +123,9 @@ class Processes:
             "BUCKETD_EGRESS_ALLOW": self._settings.egress_allow,
         }
 
-    def reap(self) -> None:
+    def reap(self, *, show: bool = True) -> None:
         """End all; their logs' ends are printed, which pytest shows if the test failed."""
         for process in self._started:
             process.reap()
-            print(process.tail())
+            if show:
+                print(process.tail())

@@ -1,28 +1,33 @@
-"""A TCP proxy before a store, with which a test cuts, refuses, freezes, or loses exactly one reply."""
+"""A TCP proxy before a server, with which a test cuts, refuses, freezes, swallows one direction, or loses exactly one reply."""
 
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
-from tests.support.wire import PostgresWire, RedisWire, Wire
+from tests.support.wire import BlindWire, PostgresWire, RedisWire, Wire
 
 CHUNK = 256 * 1024
+Side: TypeAlias = Literal["client", "server"]
+_WIRES: dict[str, Callable[[], Wire]] = {"redis": RedisWire, "rediss": BlindWire, "http": BlindWire, "https": BlindWire}
 
 
 class Proxy:
-    """Forwards 127.0.0.1:`port` to the server that `url` names: a DSN by TCP, or a Redis URL.
+    """Forwards `host`:`port` to the server that `url` names: a DSN by TCP, a Redis URL, or that of a target.
 
     An async context manager: it listens inside.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, host: str = "127.0.0.1", *, blind: bool = False) -> None:
+        """`host`: the address of this machine that it listens at. `blind`: what passes is not the usual protocol (a replica's)."""
         parts = urlsplit(url)
+        self._host = host
         if not parts.hostname or not parts.port:
             raise ValueError("expected a URL with host and port; a Unix socket cannot be proxied")
         self._parts = parts
-        self._wire: Callable[[], Wire] = RedisWire if parts.scheme.startswith("redis") else PostgresWire
+        self._wire = BlindWire if blind else _WIRES.get(parts.scheme, PostgresWire)
+        self._swallowed: set[Side] = set()
         self._links: set[_Link] = set()
         self._refusing = False
         self.flowing = asyncio.Event()
@@ -33,8 +38,12 @@ class Proxy:
     @property
     def url(self) -> str:
         """The server's URL, through this proxy."""
-        secret = self._parts.netloc.rpartition("@")[0]
-        return urlunsplit(self._parts._replace(netloc=f"{secret}@127.0.0.1:{self.port}"))
+        return urlunsplit(self._parts._replace(netloc=f"{self._login}{self._host}:{self.port}"))
+
+    @property
+    def _login(self) -> str:
+        login, at, _ = self._parts.netloc.rpartition("@")
+        return login + at
 
     @property
     def connections(self) -> int:
@@ -57,6 +66,26 @@ class Proxy:
         else:
             self.flowing.set()
 
+    def swallow(self, towards: Side, on: bool = True) -> None:
+        """What is sent that way vanishes and nobody is told, as behind a dead route; the other way goes on. When it is over,
+        connections that have lost something are reset: what is gone does not come after all.
+        """
+        if on:
+            self._swallowed.add(towards)
+            return
+        self._swallowed.discard(towards)
+        for link in [link for link in self._links if towards in link.lacks]:
+            link.cut()
+
+    def swallows(self, towards: Side) -> bool:
+        """Whether what is sent that way vanishes."""
+        return towards in self._swallowed
+
+    def lead_to(self, url: str) -> None:
+        """New connections go to the server of this URL (with the same login) from now on; open ones stay where they are."""
+        parts = urlsplit(url)
+        self._parts = self._parts._replace(netloc=f"{self._login}{parts.hostname}:{parts.port}")
+
     def lose_reply_after(self, marker: bytes) -> asyncio.Event:
         """Once: let the next request that contains `marker` reach the server, keep its reply, cut when it is complete.
 
@@ -68,7 +97,7 @@ class Proxy:
         return self.lost
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=CHUNK)
+        self._server = await asyncio.start_server(self._accept, self._host, 0, limit=CHUNK)
         self.port: int = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -103,14 +132,15 @@ class _Link:
         self._client = (reader, writer)
         self._server: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._losing = False
+        self.lacks: set[Side] = set()  # sides that were not sent something
         self.done = asyncio.Event()
 
     async def run(self, host: str, port: int) -> None:
         try:
             self._server = await asyncio.open_connection(host, port, limit=CHUNK)
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(self._client[0], self._server[1], self._from_client))
-                group.create_task(self._pump(self._server[0], self._client[1], self._from_server))
+                group.create_task(self._pump(self._client[0], self._server[1], "server", self._from_client))
+                group.create_task(self._pump(self._server[0], self._client[1], "client", self._from_server))
         except* OSError:
             pass
         finally:
@@ -123,11 +153,17 @@ class _Link:
             self._server[1].transport.abort()
 
     async def _pump(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, pass_on: Callable[[bytes], bool]
+        self,
+        source: asyncio.StreamReader,
+        sink: asyncio.StreamWriter,
+        towards: Side,
+        pass_on: Callable[[bytes], bool],
     ) -> None:
         while data := await source.read(CHUNK):
             await self._proxy.flowing.wait()
-            if pass_on(data):
+            if self._proxy.swallows(towards) or towards in self.lacks:
+                self.lacks.add(towards)
+            elif pass_on(data):
                 sink.write(data)
                 await sink.drain()
         self.cut()  # neither protocol uses half-closed connections

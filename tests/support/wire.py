@@ -108,6 +108,18 @@ class RedisWire:
         return self._found and self._answered >= self._asked
 
 
+class BlindWire:
+    """Of a protocol that it does not know (HTTP, anything over TLS), nothing can be looked for."""
+
+    def client(self, data: bytes, marker: bytes | None) -> bool:
+        if marker is not None:
+            raise ValueError("expected Postgres or Redis in the clear, to find a request in")
+        return False
+
+    def server(self, data: bytes) -> bool:
+        return False
+
+
 def _complete(reader: hiredis.Reader, data: bytes) -> int:
     reader.feed(data)
     count = 0

@@ -41,6 +41,8 @@ def test_keys_of_a_partition_share_one_tag_and_differ_otherwise() -> None:
         seen |= set(names[:4])
         assert all(name.startswith("somebody:") for name in names)
     assert len({keys.queue(partition) for partition in range(PARTITIONS)}) == SHARDS
-    rest = {keys.members, keys.member_info, keys.weights, keys.nudge, keys.ring_changed, keys.wake}
-    assert len(rest) == 6
+    ring = {keys.members, keys.member_info, keys.names, keys.freed, keys.weights, keys.cordons, keys.moves}
+    ring |= {keys.undo, keys.rebalancing}
+    rest = {*ring, keys.nudge, keys.ring_changed, keys.wake}
+    assert len(rest) == 12
     assert not rest & seen

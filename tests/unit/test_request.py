@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bucketd.runner import request
 from bucketd.runner.bodies import body, taken_apart
 from bucketd.runner.request import headers_of, request_of
 from bucketd.runner.run import Claim, Incarnation, Run
@@ -27,11 +26,6 @@ TARGET = CallTarget(
 NEW, OLD = Secret(b"n" * 32, None), Secret(b"o" * 32, NOW_S + 1)
 
 
-@pytest.fixture(autouse=True)
-def now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request, "wall", lambda: NOW_S)
-
-
 def run_of(text: str, attempt: int = 3) -> Run:
     fields: dict[str, Any] = dict.fromkeys(Run._fields)
     given = {"attempt": attempt, "run_id": "r-1", "body": text, "claim": Claim(Incarnation.__new__(Incarnation))}
@@ -43,13 +37,13 @@ ENVELOPE = body("r-1", "nightly", "acme", INSTANTS, 3, '{"a":  1}')
 
 def test_unsigned_without_a_secret() -> None:
     """The one that the target's own headers bring is the user's: the client refuses it, raw SQL is what it is."""
-    headers = headers_of(replace(TARGET, headers={}), "r-1", b"x")
+    headers = headers_of(replace(TARGET, headers={}), "r-1", b"x", NOW_S)
     assert "webhook-signature" not in headers
     assert headers["webhook-timestamp"] == "1800000000"
 
 
 def test_signed_with_each_valid_secret_newest_first() -> None:
-    content, headers = request_of(run_of(ENVELOPE), replace(TARGET, secrets=(NEW, OLD)))
+    content, headers = request_of(run_of(ENVELOPE), replace(TARGET, secrets=(NEW, OLD)), NOW_S)
     assert content == ENVELOPE.encode()
     assert headers["webhook-signature"] == signature([NEW.key, OLD.key], "r-1", 1_800_000_000, content)
     assert (headers["x-own"], headers["bucketd-attempt"], headers["webhook-id"]) == ("1", "3", "r-1")
@@ -58,7 +52,7 @@ def test_signed_with_each_valid_secret_newest_first() -> None:
 
 @pytest.mark.parametrize("until_s", [NOW_S, NOW_S - 100])
 def test_an_old_secret_that_has_ended_does_not_sign(until_s: float) -> None:
-    headers = headers_of(replace(TARGET, secrets=(NEW, Secret(OLD.key, until_s))), "r-1", b"x")
+    headers = headers_of(replace(TARGET, secrets=(NEW, Secret(OLD.key, until_s))), "r-1", b"x", NOW_S)
     assert headers["webhook-signature"] == signature([NEW.key], "r-1", 1_800_000_000, b"x")
 
 
@@ -69,7 +63,7 @@ def test_a_secret_is_in_no_repr() -> None:
 
 def test_a_raw_body_is_the_payload_as_stored() -> None:
     target = replace(TARGET, body="raw", secrets=(NEW,))
-    content, headers = request_of(run_of(ENVELOPE), target)
+    content, headers = request_of(run_of(ENVELOPE), target, NOW_S)
     assert content == b'{"a":  1}'
     assert headers["webhook-signature"] == signature([NEW.key], "r-1", 1_800_000_000, content)
     facts = {name: value for name, value in headers.items() if name.startswith("bucketd-")}
@@ -98,7 +92,7 @@ def test_any_name_comes_through_the_headers(name: str, tenant: str, payload: str
     assert found == payload
     assert (facts["schedule"], facts["tenant"], facts["attempt"]) == (name, tenant, 3)
     assert json.loads(text)["schedule"] == name
-    _, headers = request_of(run_of(text), replace(TARGET, body="raw"))
+    _, headers = request_of(run_of(text), replace(TARGET, body="raw"), NOW_S)
     for header, value in (("bucketd-schedule", name), ("bucketd-tenant", tenant)):
         assert unquote(headers[header], errors="strict") == value
         assert headers[header].isascii()
