@@ -5,7 +5,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup system demo test long measure lint types bench lock clean
+.PHONY: help setup system demo test long chaos mutate measure lint types bench lock clean
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
@@ -58,6 +58,12 @@ endif
 long: setup ## what takes too long for every run: each outage with each part away, edges of minutes, holds, a day of real schedules
 	@$(BIN)/python -m pytest -q -n 2 -m long
 
+mutate: setup ## takes away each guard of the product in a copy of it, and tells whether a test turns red; ARGS="--only early"
+	@$(BIN)/python -m tests.mutate $(ARGS)
+
+chaos: setup ## everything goes wrong for ten minutes, by a seed; make chaos SEED=7 MINUTES=5 plays a certain one
+	@SEED="$(SEED)" MINUTES="$(MINUTES)" $(BIN)/python -m tests.chaos $(ARGS)
+
 measure: setup ## lateness under light load and the cost of an idle node; wants a machine with nothing else to do
 	@$(BIN)/python -m pytest -q -m quiet
 
@@ -74,6 +80,10 @@ lock: setup ## renew requirements.lock from pyproject.toml (this one needs the n
 	@$(BIN)/uv --version >/dev/null 2>&1 || $(PIP) install --quiet uv
 	@$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --extra embedded --group dev --upgrade --quiet \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" --output-file requirements.lock
+	@set -eu; compile="$(BIN)/uv pip compile --universal --python-version 3.11 --constraint requirements.lock --quiet --generate-hashes --no-emit-index-url"; \
+	$$compile --custom-compile-command "make lock" --output-file ops/locks/runtime.lock pyproject.toml; \
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' | \
+		$$compile --custom-compile-command "make lock" --output-file ops/locks/build.lock -
 
 clean: ## remove .venv, caches and builds; not .bucketd/, the data of `bucketd up`
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist build
