@@ -1,16 +1,19 @@
 """Two local HTTP servers in a process of their own (`python -m bench.arrivals`): one that answers at once and notes how late each
 run came, one that takes requests and never answers.
 
-Commands come by standard input, a line each: `read` -> JSON of all arrivals since the last `read`: [tenant, target, scheduled_at
-(epoch seconds), late_s] by this machine's clock. It prints the two ports at its start, and ends when its standard input does.
+Commands come by standard input, a line each, and are answered by a line of JSON about all that arrived since the last one. `read` ->
+[tenant, target, scheduled_at (epoch seconds), late_s] of single calls; `runs` -> [schedule, scheduled_at, late_s, attempt], those of
+batches too. Late by this machine's clock. It prints the two ports at its start, and ends when its standard input does.
 """
 
 from __future__ import annotations
 
 import asyncio
+import calendar
 import json
 import sys
 import time
+from functools import cache
 from typing import Any, cast
 
 import uvloop
@@ -45,14 +48,37 @@ class Prompt(asyncio.Protocol):
 
 
 def read() -> list[Any]:
-    """What has arrived since the last time."""
-    arrivals, Prompt.arrivals[:] = list(Prompt.arrivals), []
+    """Single calls that have arrived since the last time."""
     found = []
-    for at_s, path, body in arrivals:
+    for at_s, path, body in _taken():
         run = json.loads(body)
-        due_s = time.mktime(time.strptime(run["scheduled_at"], "%Y-%m-%dT%H:%M:%SZ")) - time.timezone
+        due_s = _epoch(run["scheduled_at"])
         found.append((run["tenant"], path, due_s, round(at_s - due_s, 5)))
     return found
+
+
+def runs() -> list[Any]:
+    """Runs that have arrived since the last time, singly or in batches."""
+    found = []
+    for at_s, _, body in _taken():
+        sent = json.loads(body)
+        for run in sent if isinstance(sent, list) else [sent]:
+            due_s = _epoch(run["scheduled_at"])
+            found.append((run["schedule"], due_s, round(at_s - due_s, 5), run["attempt"]))
+    return found
+
+
+def _taken() -> list[tuple[float, str, bytes]]:
+    arrivals, Prompt.arrivals[:] = list(Prompt.arrivals), []
+    return arrivals
+
+
+@cache
+def _epoch(text: str) -> float:
+    return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))
+
+
+ANSWERS = {"read": read, "runs": runs}
 
 
 async def serve() -> None:
@@ -63,8 +89,8 @@ async def serve() -> None:
     ended = asyncio.Event()
 
     def command() -> None:
-        if sys.stdin.readline():
-            print(json.dumps(read()), flush=True)
+        if word := sys.stdin.readline().strip():
+            print(json.dumps(ANSWERS[word]()), flush=True)
         else:
             ended.set()
 

@@ -42,7 +42,7 @@ from bucketd.runner.call import Caller
 from bucketd.runner.request import request_of, timeout_s
 from bucketd.runner.run import Claim, Incarnation, Run
 from bucketd.store.allow_list import LOOPBACK, AllowList
-from bucketd.store.clock import utc
+from bucketd.store.clock import utc, wall
 from bucketd.store.runners import CallTarget
 from bucketd.store.secrets import Secret
 from bucketd.store.signing import key_of, new_secret
@@ -107,10 +107,10 @@ def ways_to_call(url: str, caller: Caller, session: aiohttp.ClientSession) -> di
     signed = target_at(url, (Secret(key_of(new_secret()), None),))
     unsigned = replace(signed, secrets=())
     run = a_run()
-    content, headers = request_of(run, signed)
+    content, headers = request_of(run, signed, wall())
 
     async def runner(target: CallTarget) -> int | None:
-        content, headers = request_of(run, target)
+        content, headers = request_of(run, target, wall())
         answer = await caller.post(target, content, headers, timeout_s(run.timeout_s, target))
         return answer.status
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,17 +44,28 @@ POSTGRES = {
 
 
 class Stage:
-    """A directory with everything in it. `postgres`: settings beside our own."""
+    """A directory with everything in it. `postgres`: settings beside our own; `environment`: of schedulers and runners; `directory`:
+    one of the caller's, with servers that were used before, which stays."""
 
-    def __init__(self, *, keep: bool, profiler: Profiler | None, postgres: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        *,
+        keep: bool,
+        profiler: Profiler | None,
+        postgres: Mapping[str, str],
+        environment: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> None:
         self.profiler = profiler
         self._keep = keep
         self._postgres = {**POSTGRES, **postgres}
+        self._more = dict(environment or {})
+        self._given = directory
         self._stack = ExitStack()
         self._started: list[tuple[str, subprocess.Popen[str]]] = []
 
     def __enter__(self) -> Self:
-        self.directory = Path(tempfile.mkdtemp(prefix="bucketd-bench-"))
+        self.directory = self._given or Path(tempfile.mkdtemp(prefix="bucketd-bench-"))
         self._stack.callback(self._tidy)
         self.directory.chmod(0o711)  # started by root, Postgres runs as another user, who must get through
         try:
@@ -98,6 +110,20 @@ class Stage:
         """What came to the prompt one since the last time: tenant, path, due (epoch seconds), lateness (s)."""
         found: list[tuple[str, str, float, float]] = json.loads(self._ask("read", self._arrivals))
         return found
+
+    def runs(self) -> list[tuple[str, float, float, int]]:
+        """The same: schedule, due (epoch seconds), lateness (s), attempt; of batches too."""
+        found: list[tuple[str, float, float, int]] = json.loads(self._ask("runs", self._arrivals))
+        return found
+
+    def end(self, name: str, number: signal.Signals) -> float:
+        """Sends a signal that ends a process, and waits for its end; seconds that it took."""
+        (process,) = [process for known, process in self._started if known == name]
+        self._started = [(known, other) for known, other in self._started if other is not process]
+        begun = time.monotonic()
+        process.send_signal(number)
+        process.wait(STOP_S)
+        return time.monotonic() - begun
 
     def check(self) -> None:
         """Raises RuntimeError if a process has ended."""
@@ -183,9 +209,11 @@ class Stage:
         """Defaults, whatever the caller has set, but that runners may call the target on this machine."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("BUCKETD_")}
         ours = {"BUCKETD_DSN": self.postgres.url, "BUCKETD_REDIS_URL": self.redis.url, "BUCKETD_EGRESS_ALLOW": LOOPBACK}
-        return {**inherited, **ours}
+        return {**inherited, **ours, **self._more}
 
     def _tidy(self) -> None:
+        if self._given:
+            return
         if self._keep:
             print(f"kept: {self.directory}", file=sys.stderr)
         else:
