@@ -32,9 +32,10 @@ class Message:
 
 
 class _Line:
-    """Fires of one kind of queue, packed as they came; `room`: whether more may be read."""
+    """Fires of one kind of queue, packed as they came; `again`: those that were taken and come back; `room`: whether more may be read."""
 
     def __init__(self) -> None:
+        self.again: deque[tuple[FireBytes, Message]] = deque()
         self.parts: deque[tuple[Message, bytes]] = deque()
         self.size = 0
         self.room = asyncio.Event()
@@ -51,7 +52,6 @@ class Backlog:
 
     def __init__(self, bound: int, *, confirmers: int = 1) -> None:
         self._main, self._crowd = _Line(), _Line()
-        self._again: deque[tuple[FireBytes, Message]] = deque()
         self._bound = bound
         self._confirmers = confirmers
         self._crowded = 0  # confirmers that have a batch of a crowd
@@ -85,7 +85,7 @@ class Backlog:
 
     def _put_back(self, fires: Sequence[FireBytes], owners: Sequence[Message]) -> None:
         self._waiting -= len(fires)
-        self._again.extend(zip(fires, owners, strict=True))
+        self._main.again.extend(zip(fires, owners, strict=True))
         self._main.size += len(fires)
         self._changed()
 
@@ -116,9 +116,8 @@ class Backlog:
     def _take(self, line: _Line, limit: int) -> tuple[list[FireBytes], list[Message]]:
         fires: list[FireBytes] = []
         owners: list[Message] = []
-        again = self._again if line is self._main else ()
-        while again and len(fires) < limit:
-            fire, owner = self._again.popleft()
+        while line.again and len(fires) < limit:
+            fire, owner = line.again.popleft()
             fires.append(fire)
             owners.append(owner)
         while line.parts and len(fires) < limit:
@@ -137,7 +136,7 @@ class Backlog:
         rest = 0
         for fire, owner in zip(fires, owners, strict=True):
             if chosen.setdefault(fire[0] + fire[2][:4], (fire, owner))[0] is not fire:
-                self._again.append((fire, owner))
+                self._main.again.append((fire, owner))
                 rest += 1
         self._main.size += rest
         return [fire for fire, _ in chosen.values()], [owner for _, owner in chosen.values()]

@@ -10,9 +10,17 @@ from typing import get_args
 from bucketd.store.failpoint import NodePoint, RunnerPoint
 from tests.chaos.fault import Draw, Fault, Kind, Shape
 from tests.chaos.stage import Stage
+from tests.support.processes import Process
 from tests.support.waiting import wait_until
 
 SHORT_S, LONG_S = (0.5, 6.0), (11.0, 18.0)  # a lease of 10 s is over, or is not
+
+
+def _process(stage: Stage, place: str) -> Process:
+    """Who sits there; somebody does."""
+    process = stage.seats[place].process
+    assert process is not None
+    return process
 
 
 @dataclass(frozen=True)
@@ -29,9 +37,7 @@ class Killed:
 
     async def inject(self, stage: Stage) -> None:
         """It is gone."""
-        process = stage.seats[self.place].process
-        assert process is not None
-        process.kill9()
+        _process(stage, self.place).kill9()
 
     async def heal(self, stage: Stage) -> None:
         """Another one comes."""
@@ -82,15 +88,11 @@ class Asleep:
 
     async def inject(self, stage: Stage) -> None:
         """It stops where it is."""
-        process = stage.seats[self.place].process
-        assert process is not None
-        process.stop_signal()
+        _process(stage, self.place).stop_signal()
 
     async def heal(self, stage: Stage) -> None:
         """It goes on."""
-        process = stage.seats[self.place].process
-        assert process is not None
-        process.cont()
+        _process(stage, self.place).cont()
 
 
 @dataclass(frozen=True)
@@ -107,14 +109,11 @@ class Stopped:
 
     async def inject(self, stage: Stage) -> None:
         """It ends by itself. (While a store is away that may take it a while.)"""
-        process = stage.seats[self.place].process
-        assert process is not None
-        process.terminate()
+        _process(stage, self.place).terminate()
 
     async def heal(self, stage: Stage) -> None:
         """It has ended, and the next one comes."""
-        process = stage.seats[self.place].process
-        assert process is not None
+        process = _process(stage, self.place)
         await wait_until(lambda: process.returncode is not None, 45, f"{self.place} to stop")
         if not stage.seats[
             self.place
